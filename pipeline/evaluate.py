@@ -26,6 +26,7 @@ from pipeline.evaluation.held_out import (
     score_held_out,
 )
 from pipeline.evaluation.reports import print_scores, scores_as_json
+from pipeline.evaluation.zero_shot.babylm import score_babylm
 from pipeline.evaluation.zero_shot.scored_sentences import score_sentences
 from pipeline.loading.compatibility import check_datasets
 from pipeline.loading.dataset import Dataset
@@ -50,14 +51,19 @@ def main() -> None:
         )  # fmt: skip
         if datasets != stored:  # omitted for stored masks, whose rate the shards state
             result[RATE] = rate
-    if arguments.grammar or arguments.cloze or arguments.text:
+    if arguments.grammar or arguments.babylm or arguments.cloze or arguments.text:
         vocabulary = find_vocabulary(arguments.model, arguments.data, given.model)
         found, tables = score_sentences(
             given.model, vocabulary, datasets, device,
             text=arguments.text, grammar=arguments.grammar, cloze=arguments.cloze,
-            pll=arguments.pll or "token",
+            pll=arguments.pll,
         )  # fmt: skip
         result |= found
+    if arguments.babylm:
+        folder, written, pll = arguments.babylm, arguments.predictions, arguments.pll
+        found, table = score_babylm(given.model, vocabulary, folder, device, written, pll)
+        result |= found
+        tables.append(table)
     if arguments.json:
         print(scores_as_json(given.name, device_name(device), result))
     else:

@@ -23,8 +23,8 @@ from tests.launching.shared import WORKER, build_once
 from tests.pipeline.data.small_shards import prepare_here
 
 LONG = (
-    "test_engine", "test_readme", "test_train", "test_faults", "test_layouts", "test_families",
-    "test_zero_objectives",
+    "test_features", "test_engine", "test_readme", "test_train", "test_faults", "test_layouts",
+    "test_families", "test_zero_objectives",
 )  # fmt: skip
 """Files with tests that take minutes."""
 

@@ -35,7 +35,7 @@ def parse_evaluate() -> argparse.Namespace:
         default=[],
         metavar="DIR",
         help="shards made by pipeline.prepare with the model's tokenizer; needed unless "
-        "--grammar, --cloze or --pseudo-perplexity FILE is given",
+        "--grammar, --babylm, --cloze or --pseudo-perplexity FILE is given",
     )
     parser.add_argument(
         "--mask-rate",
@@ -45,26 +45,7 @@ def parse_evaluate() -> argparse.Namespace:
         "0 uses the masks stored in the shards (default: the rate that a run was validated with, "
         "validation.mask_rate; 0 for a folder)",
     )
-    parser.add_argument(
-        "--grammar",
-        type=Path,
-        metavar="PATH",
-        help="minimal pairs: a folder, file or zip of .jsonl as in BLiMP, or of .txt as in Zorro; "
-        "with --data, word frequencies are scored, too",
-    )
-    parser.add_argument(
-        "--pll",
-        choices=tuple(PLL_NAMES),
-        help="with --grammar: mask each token by itself, as published BabyLM scores are measured, "
-        "or with the rest of its word (PLL-word-l2r); default: token",
-    )
-    parser.add_argument(
-        "--cloze",
-        type=Path,
-        metavar="FILE",
-        help="one sentence per line, with [MASK] or the model's own mask token: prints the five "
-        "most probable tokens for each mask",
-    )
+    _add_sentences(parser)
     parser.add_argument(
         "--pseudo-perplexity",
         default="",
@@ -84,7 +65,51 @@ def parse_evaluate() -> argparse.Namespace:
     arguments = parser.parse_args()
     arguments.sequences, arguments.text = _split_amount(arguments.pseudo_perplexity)
     _check(arguments)
+    arguments.pll = arguments.pll or "token"
+    if not arguments.predictions:
+        model = arguments.model.absolute()
+        # A checkpoint is named by its step, which other runs have too.
+        name = f"{model.parent.name}-{model.name}" if model.name.isdigit() else model.stem
+        arguments.predictions = Path("results", name, "main/zero_shot/mlm")
     return arguments
+
+
+def _add_sentences(parser: Parser) -> None:
+    """Add the options of scores that need no shards."""
+    parser.add_argument(
+        "--grammar",
+        type=Path,
+        metavar="PATH",
+        help="minimal pairs: a folder, file or zip of .jsonl as in BLiMP, or of .txt as in Zorro; "
+        "with --data, word frequencies are scored, too",
+    )
+    parser.add_argument(
+        "--babylm",
+        type=Path,
+        metavar="FOLDER",
+        help="BabyLM's evaluation data: score each folder of sentences in it as their pipeline "
+        "does, and write the predictions",
+    )
+    parser.add_argument(
+        "--predictions",
+        type=Path,
+        metavar="FOLDER",
+        help="with --babylm: folder for TASK/SET/predictions.json (default: "
+        "results/MODEL/main/zero_shot/mlm, where their scripts look)",
+    )
+    parser.add_argument(
+        "--pll",
+        choices=tuple(PLL_NAMES),
+        help="with --grammar or --babylm: mask each token by itself, as published BabyLM scores "
+        "are measured, or with the rest of its word (PLL-word-l2r); default: token",
+    )
+    parser.add_argument(
+        "--cloze",
+        type=Path,
+        metavar="FILE",
+        help="one sentence per line, with [MASK] or the model's own mask token: prints the five "
+        "most probable tokens for each mask",
+    )
 
 
 def _split_amount(given: str) -> tuple[int, Path | None]:
@@ -101,8 +126,10 @@ def _split_amount(given: str) -> tuple[int, Path | None]:
 def _check(arguments: argparse.Namespace) -> None:
     """Raises ConfigError for options without the data that they are about, and for a rate that
     masks cannot have."""
-    if arguments.pll and not arguments.grammar:
-        raise ConfigError(f"--pll {arguments.pll} scores minimal pairs; give --grammar")
+    if arguments.pll and not (arguments.grammar or arguments.babylm):
+        raise ConfigError(f"--pll {arguments.pll} scores sentences; give --grammar or --babylm")
+    if arguments.predictions and not arguments.babylm:
+        raise ConfigError(f"--predictions {arguments.predictions} are of --babylm; give it too")
     if arguments.sequences and not arguments.data:
         raise ConfigError(
             f"--pseudo-perplexity {arguments.sequences} reads held-out sequences; give --data"
@@ -114,5 +141,6 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"--mask-rate must be in [0, 1), got {rate:g}")
     if rate is not None and not arguments.data:
         raise ConfigError(f"--mask-rate {rate:g} masks held-out sequences; give --data")
-    if not (arguments.data or arguments.grammar or arguments.cloze or arguments.text):
-        raise ConfigError("nothing to score; give --data, --grammar, --cloze or a text")
+    sentences = arguments.grammar or arguments.babylm or arguments.cloze or arguments.text
+    if not (arguments.data or sentences):
+        raise ConfigError("nothing to score; give --data, --grammar, --babylm, --cloze or a text")

@@ -44,7 +44,7 @@ def bench(name: str, pairs: int, work: Path, python: Path) -> None:
     model = build_model(run, seed=0).eval()
     write_folder(model, tokenizer, folder)
     paradigms = [paradigm.sample(pairs) for paradigm in read_paradigms(PAIRS_SHIPPED)]
-    sentences = [side for paradigm in paradigms for pair in paradigm.pairs for side in pair]
+    sentences = [side.text for paradigm in paradigms for pair in paradigm.pairs for side in pair]
     ours, theirs = list[Seconds](), list[Seconds]()
 
     def score() -> None:

@@ -655,6 +655,12 @@ RUNS = [
         "evaluate run --grammar pairs --pll word --data shards",
         "word",
     ),
+    row(
+        "score BabyLM's sets",
+        "evaluate exported --babylm babylm --predictions out --json",
+        ("-", "babylm.sets.blimp_filtered.overall.pairs", 1),
+        ("out/blimp/blimp_filtered/predictions.json", "agreement"),
+    ),
     row("fill masks", "evaluate exported --cloze cloze.txt", "opens"),
     row(
         "pseudo-perplexity",

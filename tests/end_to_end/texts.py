@@ -286,6 +286,11 @@ TEXTS: dict[str, CONTENT | dict[str, CONTENT]] = {
     "entities.jsonl": words_and_tags,
     "squad": {"train-v1.1.json": squad, "dev-v1.1.json": squad},
     "pairs": {"agreement.txt": lambda: b"look at this things .\nlook at this thing .\n" * 2},
+    "babylm": {
+        "blimp_filtered/agreement.jsonl": lambda: (
+            b'{"sentence_good": "look at these .", "sentence_bad": "look at this these ."}\n'
+        )
+    },
     "sentences.txt": lambda: b"The old house opens the window.\nThe river is long.\n",
     "cloze.txt": lambda: b"The old [MASK] opens the window.\n",
     "latin.jsonl": lambda: '{"text": "The “café” – ça va?"}\n'.encode("cp1252") * 9,

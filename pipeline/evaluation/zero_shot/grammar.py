@@ -1,14 +1,14 @@
-"""Paradigms of minimal pairs -> the share of pairs whose right sentence scores higher.
+"""Paradigms of choices -> the share of choices whose right completion scores highest.
 
-The score of a sentence is its pseudo-log-likelihood, the sum over its tokens, in float32. A tie
-counts half: a model that knows nothing scores 50 %. BabyLM counts a tie as right, which is next to
-it, as is the score of word frequencies, if shards to count words in are given.
+The score of a completion is its pseudo-log-likelihood, the sum over its tokens, in float32. A tie
+of two counts half: a model that knows nothing scores 50 %. BabyLM counts a tie as right, which is
+next to it, as is the score of word frequencies, if shards to count words in are given.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
@@ -25,7 +25,8 @@ from pipeline.cluster.ranks import ONE_PROCESS, RankGroup
 from pipeline.config.formats import PLL_NAMES, Pll
 from pipeline.data.shards.manifest import TRAIN, check_size
 from pipeline.data.tokenizers.vocabulary import Vocabulary
-from pipeline.evaluation.zero_shot.grammar_pairs import Paradigm
+from pipeline.evaluation.scoring.metrics import spearman
+from pipeline.evaluation.zero_shot.grammar_pairs import Completion, Paradigm
 from pipeline.evaluation.zero_shot.pseudo_likelihood import (
     Forward,
     MaskableSequence,
@@ -35,6 +36,7 @@ from pipeline.evaluation.zero_shot.pseudo_likelihood import (
 from pipeline.loading.dataset import Dataset
 
 Counts = npt.NDArray[np.int64]
+Likelihoods = dict[Completion, float]
 MOST_TOKENS = 10_000_000
 """Tokens per dataset: the frequencies of words in test sentences are known well from these."""
 
@@ -44,8 +46,8 @@ class GrammarTest:
     """Paradigms, ready to be scored."""
 
     paradigms: tuple[Paradigm, ...]
-    sequences: dict[str, MaskableSequence]
-    """Each sentence once."""
+    sequences: dict[Completion, MaskableSequence]
+    """Each completion once."""
     mask_id: int
     pll: Pll
 
@@ -58,29 +60,28 @@ class GrammarTest:
         pll: Pll = "token",
     ) -> GrammarTest:
         """The test for a model with this vocabulary and positions; errors as `encode_sentences`."""
-        sentences = list(
-            dict.fromkeys(
-                side for paradigm in paradigms for pair in paradigm.pairs for side in pair
-            )
+        sides = dict.fromkeys(
+            side for paradigm in paradigms for pair in paradigm.pairs for side in pair
         )
-        sequences = encode_sentences(sentences, vocabulary, positions, pll)
-        numbered = dict(zip(sentences, sequences, strict=True))
+        texts, starts = [side.text for side in sides], [side.start for side in sides]
+        sequences = encode_sentences(texts, vocabulary, positions, pll, starts)
+        numbered = dict(zip(sides, sequences, strict=True))
         return cls(tuple(paradigms), numbered, vocabulary.mask, pll)
 
 
 @dataclass(frozen=True, slots=True)
 class PairScore:
-    """The share of pairs whose right sentence scores higher."""
+    """The share of choices whose right completion scores highest."""
 
     accuracy: float
-    """nan if the score of a sentence is."""
+    """nan if a score is. Of WUG, Spearman's correlation with the share of people who chose it."""
     standard_error: float
     """Over pairs; of a mean over paradigms, as if their pairs were independent. nan of one pair."""
     frequency_accuracy: float
     """Accuracy of word frequencies; nan if they are not known."""
     pairs: int
     ties: int
-    """Pairs whose right sentence scores as high as the best other one."""
+    """Pairs whose right completion scores as high as the best other one."""
     ties_right: float
     """Accuracy if a tie counts as right instead of half."""
 
@@ -125,45 +126,68 @@ def score_grammar(
 
     counts: occurrences of each token [V], for the baseline; others: see `log_probabilities`.
     """
+    return grade(test, likelihoods(forward, test, device, ranks=ranks, on_batch=on_batch), counts)
+
+
+def likelihoods(
+    forward: Forward, test: GrammarTest, device: torch.device, **options: Any
+) -> Likelihoods:
+    """The pseudo-log-likelihood of each completion; options: of `log_probabilities`."""
     sequences = list(test.sequences.values())
-    found = log_probabilities(
-        forward, sequences, test.mask_id, device, ranks=ranks, on_batch=on_batch
-    )
-    likely = {
-        sentence: part.sum(dtype=np.float32)
-        for sentence, part in zip(test.sequences, found, strict=True)
-    }
-    frequent = dict(zip(test.sequences, _frequencies(sequences, counts), strict=True))
-    scores = {}
-    for paradigm in test.paradigms:
-        wins = np.array([_win(likely[good], likely[bad]) for good, bad in paradigm.pairs])
-        plain = np.array([_win(frequent[good], frequent[bad]) for good, bad in paradigm.pairs])
-        error = float(wins.std(ddof=1) / math.sqrt(len(wins))) if len(wins) > 1 else math.nan
-        frequency = math.nan if counts is None else float(plain.mean())
-        ties, right = int((wins == 0.5).sum()), float(np.ceil(wins).mean())
-        scores[paradigm.name] = PairScore(
-            float(wins.mean()), error, frequency, len(wins), ties, right
-        )
+    found = log_probabilities(forward, sequences, test.mask_id, device, **options)
+    sums = (float(part.sum(dtype=np.float32)) for part in found)
+    return dict(zip(test.sequences, sums, strict=True))
+
+
+def grade(test: GrammarTest, likely: Likelihoods, counts: Counts | None = None) -> GrammarScores:
+    """The scores of all paradigms; counts: see `score_grammar`."""
+    sums = _frequencies(list(test.sequences.values()), counts)
+    frequent = dict(zip(test.sequences, sums, strict=True))
+    scores = {each.name: _grade(each, likely, frequent) for each in test.paradigms}
     phenomena: dict[str, list[PairScore]] = {}
     for paradigm in test.paradigms:
         phenomena.setdefault(paradigm.phenomenon, []).append(scores[paradigm.name])
     means = {name: PairScore.mean(part) for name, part in sorted(phenomena.items())}
-    return GrammarScores(scores, means, PairScore.mean(list(scores.values())), test.pll)
+    # BabyLM weighs the kinds of entity tracking alike, whatever operations each has.
+    parts = means if test.paradigms[0].task == "entity_tracking" else scores
+    return GrammarScores(scores, means, PairScore.mean(list(parts.values())), test.pll)
+
+
+def _grade(paradigm: Paradigm, likely: Likelihoods, frequent: Likelihoods) -> PairScore:
+    wins, plain = (
+        np.array([_win([sums[side] for side in pair]) for pair in paradigm.pairs])
+        for sums in (likely, frequent)
+    )
+    accuracy, right, frequency = (float(each.mean()) for each in (wins, np.ceil(wins), plain))
+    error = float(wins.std(ddof=1) / math.sqrt(len(wins))) if len(wins) > 1 else math.nan
+    if paradigm.ratios:
+        shares = [share_of_first([likely[side] for side in pair]) for pair in paradigm.pairs]
+        accuracy = right = spearman(shares, paradigm.ratios)
+        error = math.nan
+    ties = int(((wins > 0) & (wins < 1)).sum())
+    return PairScore(accuracy, error, frequency, len(wins), ties, right)
 
 
 def _frequencies(sequences: Sequence[MaskableSequence], counts: Counts | None) -> list[float]:
     """The log-probability of each sentence if words were independent; add-one smoothing."""
     if counts is None:
-        return [0.0] * len(sequences)
+        return [math.nan] * len(sequences)
     logs = np.log(counts + 1.0) - np.log(counts.sum() + len(counts))
     # fsum is exact, so the same tokens in another order are a tie.
     return [math.fsum(logs[sequence.ids[sequence.places]]) for sequence in sequences]
 
 
-def _win(good: float, bad: float) -> float:
-    if math.isnan(good) or math.isnan(bad):  # else `good > bad` would make it a lost pair
+def _win(sums: Sequence[float]) -> float:
+    """1 if the first is highest, 1 / k in a tie of k."""
+    if any(map(math.isnan, sums)):  # else it would be a lost pair
         return math.nan
-    return 0.5 if good == bad else float(good > bad)
+    return (sums[0] == max(sums)) / sums.count(max(sums))
+
+
+def share_of_first(sums: Sequence[float]) -> float:
+    """The probability of the first completion, if one of them is chosen; in float32, as BabyLM's,
+    where very unlike ones are equally sure."""
+    return float(torch.tensor(sums).softmax(0)[0])
 
 
 def count_tokens(datasets: Iterable[Dataset], size: int) -> Counts:
@@ -195,14 +219,10 @@ def count_tokens(datasets: Iterable[Dataset], size: int) -> Counts:
 def report_grammar(scores: GrammarScores) -> str:
     """A line per paradigm under its phenomenon's, and one of all."""
     known = not math.isnan(scores.overall.frequency_accuracy)
-    names = {"all paradigms": scores.overall, **scores.phenomena, **scores.paradigms}
-    measure = PLL_NAMES[scores.pll]
-    width = max(map(len, [*names, measure])) + 2
-    head = f"  {measure:{width}} accuracy   error   pairs  ties"
-    head += "   by word frequency" if known else ""
-    lines = [head, _line("all paradigms", scores.overall, width)]
-    lines += [_line(name, score, width) for name, score in scores.phenomena.items()]
-    lines += [_line(f"  {name}", score, width) for name, score in scores.paradigms.items()]
+    rows = {"all paradigms": scores.overall, **scores.phenomena}
+    rows |= {f"  {name}": score for name, score in scores.paradigms.items()}
+    column = ("by word frequency", "frequency_accuracy") if known else ("", "")
+    lines = [score_table(scores.pll, rows, *column)]
     if ties := scores.overall.ties:
         right = f"{scores.overall.ties_right:.1%}"
         lines.append(f"  {ties:,} ties count half; counted as right, as BabyLM does: {right}")
@@ -211,8 +231,15 @@ def report_grammar(scores: GrammarScores) -> str:
     return "\n".join(lines)
 
 
-def _line(name: str, score: PairScore, width: int) -> str:
-    error = "" if math.isnan(score.standard_error) else f"{score.standard_error:.1%}"
-    line = f"  {name:{width}} {score.accuracy:8.1%}  {error:>6}  {score.pairs:6,}  {score.ties:4,}"
-    known = not math.isnan(score.frequency_accuracy)
-    return line + (f"   {score.frequency_accuracy:17.1%}" if known else "")
+def score_table(pll: Pll, rows: Mapping[str, PairScore], title: str, field: str) -> str:
+    """A line of each score; title: of the last column, with this field of the scores, or ""."""
+    width = max(map(len, [*rows, PLL_NAMES[pll]])) + 2
+    lines = [f"  {PLL_NAMES[pll]:{width}} accuracy   error   pairs  ties   {title}".rstrip()]
+    for name, score in rows.items():
+        error = "" if math.isnan(score.standard_error) else f"{score.standard_error:.1%}"
+        last = f"{getattr(score, field):{len(title)}.1%}" if field else ""
+        lines.append(
+            f"  {name:{width}} {score.accuracy:8.1%}  {error:>6}  {score.pairs:6,}  "
+            f"{score.ties:4,}   {last}".rstrip()
+        )
+    return "\n".join(lines)

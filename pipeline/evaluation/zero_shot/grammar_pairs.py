@@ -1,17 +1,19 @@
-"""Files of minimal pairs, as published -> paradigms: sentences that differ in one point of grammar.
+"""Files of sentences to choose from, as published -> paradigms, the right one of each choice first.
 
-`.jsonl` is BLiMP's form, `sentence_good` and `sentence_bad` on each line with its `UID` and
-`linguistics_term`. `.txt` is Zorro's: odd lines are wrong, even lines are right, and the name is
-PHENOMENON-PARADIGM. A zip of such files is read in place. Files with other endings are skipped, and
-README.txt and the like, which are counted.
+`.jsonl` has a form of BabyLM's evaluation, told by the fields of each line: BLiMP with `UID` and
+`linguistics_term`, its supplement without; EWoK; COMPS; entity tracking; WUG. `.txt` is Zorro's
+form: odd lines are wrong, even lines are right, and the name is PHENOMENON-PARADIGM. A zip of such
+files is read in place. Files with other endings are skipped, and README.txt and the like, which are
+counted.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -23,22 +25,46 @@ from pipeline.ingest.extraction.zip_archives import opened
 MOST_BYTES = 64 << 20
 """Largest file of pairs; all of BLiMP has 26 MB."""
 ENDINGS = (".txt", ".jsonl")
+FORMS = {
+    "blimp": {"sentence_good", "sentence_bad"},
+    "ewok": {"Context1", "Target1", "Target2"},
+    "comps": {"property_phrase", "prefix_acceptable", "prefix_unacceptable"},
+    "entity_tracking": {"input_prefix", "options", "numops"},
+    "wug": {"sentences", "ratio"},
+}
+"""Fields by which the first line of a file tells its form."""
+
+
+class Completion(NamedTuple):
+    """A text whose end is scored, given what precedes it."""
+
+    text: str
+    start: int = 0
+    """Characters before the end that is scored; 0 scores the whole text."""
+
+
+Choice = tuple[Completion, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Paradigm:
-    """Minimal pairs of one kind."""
+    """Choices of one kind."""
 
     name: str
     phenomenon: str
-    pairs: tuple[tuple[str, str], ...]
-    """The right and the wrong sentence of each."""
+    pairs: tuple[Choice, ...]
+    """The right completion of each, then the wrong one; entity tracking has four of these."""
+    task: str = "blimp"
+    """BabyLM's name of what is asked."""
+    ratios: tuple[float, ...] = ()
+    """Of WUG, where both are words: the share of people who chose the first of each."""
 
     def sample(self, most: int) -> Paradigm:
         """The paradigm with `most` pairs at most, evenly spaced: files are sorted by template."""
         count = min(most, len(self.pairs))
-        chosen = (self.pairs[index * len(self.pairs) // count] for index in range(count))
-        return replace(self, pairs=tuple(chosen))
+        chosen = [index * len(self.pairs) // count for index in range(count)]
+        ratios = tuple(self.ratios[index] for index in chosen if self.ratios)
+        return replace(self, pairs=tuple(self.pairs[index] for index in chosen), ratios=ratios)
 
 
 def read_paradigms(path: Path) -> list[Paradigm]:
@@ -65,12 +91,15 @@ def read_paradigms(path: Path) -> list[Paradigm]:
 
 def pairs_hash(paradigms: Sequence[Paradigm]) -> str:
     """xxh3_64 of all pairs and their names, 16 hex digits."""
-    content = [(each.name, each.phenomenon, each.pairs) for each in paradigms]
+    content = [
+        (each.name, each.phenomenon, [[side.text for side in pair] for pair in each.pairs])
+        for each in paradigms
+    ]
     return xxhash.xxh3_64(json.dumps(content).encode()).hexdigest()
 
 
 def _forms() -> str:
-    return ".txt (Zorro), .jsonl (BLiMP), or a .zip of them"
+    return ".txt (Zorro), .jsonl (BLiMP, other sets of BabyLM), or a .zip of them"
 
 
 def _files(path: Path, skipped: SkippedNames) -> Iterator[tuple[str, str, bytes]]:
@@ -136,24 +165,79 @@ def _from_text(where: str, stem: str, lines: list[str]) -> Paradigm:
     if "" in lines:
         raise DataError(f"{where}:{lines.index('') + 1}: the line is empty; a pair needs two lines")
     phenomenon, _, rest = stem.rpartition("-")
-    return Paradigm(stem, phenomenon or rest, tuple(zip(lines[1::2], lines[::2], strict=True)))
+    sides = [Completion(line) for line in lines]
+    return Paradigm(stem, phenomenon or rest, tuple(zip(sides[1::2], sides[::2], strict=True)))
 
 
 def _from_json(where: str, stem: str, lines: list[str]) -> list[Paradigm]:
-    """A paradigm for each UID; the file's name stands for a UID or term that is not there."""
-    pairs: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    """A paradigm for each name in the file."""
+    found: dict[tuple[str, str], list[Paradigm]] = {}
     for number, line in enumerate(lines, 1):
         try:
             row = as_object(line)
+            if number == 1:
+                form = form_of(row) or "blimp"
+            one = _read_row(form, row, stem)
         except ValueError as error:
-            raise DataError(f"{where}:{number}: not a JSON object: {error}") from error
-        pair = row.get("sentence_good"), row.get("sentence_bad")
-        for field, sentence in zip(("sentence_good", "sentence_bad"), pair, strict=True):
-            if not isinstance(sentence, str) or not sentence.strip():
-                raise DataError(f"{where}:{number}: {field} is not a sentence; fix the line")
-        names = row.get("UID", stem), row.get("linguistics_term", stem)
-        for field, name in zip(("UID", "linguistics_term"), names, strict=True):
-            if not isinstance(name, str) or not name:
-                raise DataError(f"{where}:{number}: {field} is {name!r}, not a name; fix the line")
-        pairs.setdefault((str(names[0]), str(names[1])), []).append((str(pair[0]), str(pair[1])))
-    return [Paradigm(name, term, tuple(own)) for (name, term), own in pairs.items()]
+            raise DataError(f"{where}:{number}: {error}; fix the line") from error
+        found.setdefault((one.name, one.phenomenon), []).append(one)
+    return [
+        replace(
+            ones[0],
+            pairs=tuple(pair for one in ones for pair in one.pairs),
+            ratios=tuple(ratio for one in ones for ratio in one.ratios),
+        )
+        for ones in found.values()
+    ]
+
+
+def form_of(row: Mapping[str, Any]) -> str:
+    """The form that the first line of a file tells; empty if it is of another task."""
+    return next((form for form, fields in FORMS.items() if fields & row.keys()), "")
+
+
+def _read_row(form: str, row: Mapping[str, Any], stem: str) -> Paradigm:
+    """A paradigm of the choice in a line.
+
+    stem: of the file's name, for a name that is not there. Raises ValueError that names the field.
+    """
+
+    def text(field: str, default: object = None) -> str:
+        value = row.get(field, default)
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{field} is {value!r}, not text")
+        return value
+
+    def after(seen: str, *ends: str) -> Choice:
+        return tuple(Completion(seen + end, len(seen)) for end in ends)
+
+    match form:
+        case "ewok":
+            pair = after(text("Context1"), f" {text('Target1')}", f" {text('Target2')}")
+            return Paradigm(text("Domain"), form, (pair,), form)
+        case "comps":
+            end, name = text("property_phrase"), stem.removeprefix("comps_").replace("-", "_")
+            pair = after(text("prefix_acceptable") + " ", end)
+            pair += after(text("prefix_unacceptable") + " ", end)
+            return Paradigm(name, form, (pair,), form)
+        case "entity_tracking":
+            options, operations = row.get("options"), row.get("numops")
+            given = options if isinstance(options, list) else []
+            texts = [option for option in given if isinstance(option, str) and option.strip()]
+            if len(texts) < 2 or texts != options:
+                raise ValueError(f"options is {options!r}, not a list of texts")
+            if type(operations) is not int:
+                raise ValueError(f"numops is {operations!r}, not a whole number")
+            pair = after(text("input_prefix"), *texts)
+            return Paradigm(f"{stem}_{operations}_ops", stem, (pair,), form)
+        case "wug":
+            name, ratio = "_".join(stem.split("_")[:2]), row.get("ratio")
+            pair = after("", *text("sentences").split("\t"))
+            if len(pair) != 2:
+                raise ValueError(f"sentences is {row['sentences']!r}, not two with a tab between")
+            if not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
+                raise ValueError(f"ratio is {ratio!r}, not in [0, 1]")
+            return Paradigm(name, form, (pair,), name, (ratio,))
+        case _:
+            pair = after("", text("sentence_good"), text("sentence_bad"))
+            return Paradigm(text("UID", stem), text("linguistics_term", stem), (pair,))

@@ -70,8 +70,15 @@ def encode_sentences(
     """
     tokenizer = Tokenizer.from_str(vocabulary.text_json())  # a written [MASK] stays text
     encodings = tokenizer.encode_batch(list(sentences), add_special_tokens=False)
+    lengths = [len(encoding.ids) + 2 for encoding in encodings]
+    if too_long := [n for n, length in enumerate(lengths) if length > positions]:
+        raise DataError(
+            f"{_excerpt(sentences[too_long[0]])} has {lengths[too_long[0]]:,} tokens with special "
+            f"ones, but the model has {positions:,} positions; shorten it "
+            f"({len(too_long):,} of {len(sentences):,} texts are too long)"
+        )
     return [
-        _sequence(sentence, encoding, vocabulary, positions, pll, start)
+        _sequence(sentence, encoding, vocabulary, pll, start)
         for sentence, encoding, start in zip(
             sentences, encodings, starts or [0] * len(sentences), strict=True
         )
@@ -82,16 +89,9 @@ def _sequence(
     sentence: str,
     encoding: Encoding,
     vocabulary: Vocabulary,
-    positions: int,
     pll: Pll,
     start: int,
 ) -> MaskableSequence:
-    length = len(encoding.ids) + 2
-    if length > positions:
-        raise DataError(
-            f"{_excerpt(sentence)} has {length:,} tokens with special ones, but the model has "
-            f"{positions:,} positions; shorten it"
-        )
     if not encoding.ids:
         raise DataError(f"{_excerpt(sentence)} has no tokens; remove it")
     if vocabulary.unk in encoding.ids:
@@ -105,7 +105,7 @@ def _sequence(
     ends = np.array([end for _, end in encoding.offsets])
     return MaskableSequence(
         ids=np.array([vocabulary.bos, *encoding.ids, vocabulary.eos]),
-        segments=np.zeros(length, np.int64),
+        segments=np.zeros(len(encoding.ids) + 2, np.int64),
         places=np.flatnonzero(ends > start) + 1,
         words=np.array([ALONE, *words, ALONE]),
     )

@@ -12,19 +12,26 @@ import torch
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.evaluation.zero_shot import grammar
 from pipeline.evaluation.zero_shot.grammar import GrammarTest, PairScore, report_grammar
-from pipeline.evaluation.zero_shot.grammar_pairs import Paradigm
+from pipeline.evaluation.zero_shot.grammar_pairs import Completion, Paradigm
 from pipeline.evaluation.zero_shot.pseudo_likelihood import encode_sentences, log_probabilities
 from pipeline.loading.dataset import Dataset
 from tests.pipeline.evaluation.zero_shot.small_model import small_model
 
 CPU = torch.device("cpu")
+
+
+def paradigm_of(name: str, phenomenon: str, *pairs: tuple[str, str]) -> Paradigm:
+    sides = tuple((Completion(good), Completion(bad)) for good, bad in pairs)
+    return Paradigm(name, phenomenon, sides)
+
+
 PARADIGMS = [
-    Paradigm(
+    paradigm_of(
         "noun", "agreement",
-        (("A cat sat.", "A cats sat."), ("The same.", "The same."), ("A dog ran.", "A dogs ran.")),
+        ("A cat sat.", "A cats sat."), ("The same.", "The same."), ("A dog ran.", "A dogs ran."),
     ),
-    Paradigm("verb", "agreement", (("He runs on.", "He run on."), ("We run.", "We runs."))),
-    Paradigm("order", "order", (("He saw her.", "Her saw he."),)),
+    paradigm_of("verb", "agreement", ("He runs on.", "He run on."), ("We run.", "We runs.")),
+    paradigm_of("order", "order", ("He saw her.", "Her saw he.")),
 ]  # fmt: skip
 
 
@@ -40,7 +47,7 @@ def test_the_higher_sum_wins_and_identical_sentences_tie(tiny_vocabulary: Vocabu
     wins: dict[str, list[float]] = {}
     for paradigm in PARADIGMS:
         for pair in paradigm.pairs:
-            parts = encode_sentences(pair, tiny_vocabulary, 32)
+            parts = encode_sentences([side.text for side in pair], tiny_vocabulary, 32)
             scores = log_probabilities(model, parts, tiny_vocabulary.mask, CPU)
             good, bad = (float(part.sum()) for part in scores)
             won = 0.5 if pair[0] == pair[1] else float(good > bad)
@@ -61,14 +68,14 @@ def test_the_higher_sum_wins_and_identical_sentences_tie(tiny_vocabulary: Vocabu
 
 
 def test_equal_logits_tie_on_sentences_of_one_length(tiny_vocabulary: Vocabulary) -> None:
-    paradigm = Paradigm("x", "x", (("a b c", "c b a"), ("a a b", "b a a")))
+    paradigm = paradigm_of("x", "x", ("a b c", "c b a"), ("a a b", "b a a"))
     found = score([paradigm], tiny_vocabulary, scale=1e-30)
     assert found.overall == PairScore(0.5, 0.0, found.overall.frequency_accuracy, 2, 2, 1.0)
     assert "2 ties count half; counted as right, as BabyLM does: 100.0%" in report_grammar(found)
 
 
 def test_scores_that_are_not_numbers_are_no_lost_pairs(tiny_vocabulary: Vocabulary) -> None:
-    paradigm = Paradigm("x", "x", (("a b c", "c b a"), ("a a b", "b a a")))
+    paradigm = paradigm_of("x", "x", ("a b c", "c b a"), ("a a b", "b a a"))
     model = small_model()
     next(model.parameters()).data.fill_(math.nan)
     test = grammar.GrammarTest.of([paradigm], tiny_vocabulary, 32)
@@ -82,18 +89,18 @@ def test_word_frequencies_are_scored_beside(tiny_vocabulary: Vocabulary) -> None
     (often,) = encode_sentences([" c"], tiny_vocabulary, 32)
     counts[often.ids[1]] = 1_000
     pairs = (("a c", "a b"), ("a b", "a c"), ("b a", "b d"), ("a c", "a d"))
-    found = score([Paradigm("x", "y", pairs)], tiny_vocabulary, counts)
+    found = score([paradigm_of("x", "y", *pairs)], tiny_vocabulary, counts)
     assert found.overall.frequency_accuracy == (1 + 0 + 0.5 + 1) / 4
     assert "by word frequency" in report_grammar(found)
     for word, count in {" b": 0, " c": 9, " d": 2, " e": 2}.items():
         (alone,) = encode_sentences([word], tiny_vocabulary, 32)
         counts[alone.ids[1]] = count
-    found = score([Paradigm("x", "y", (("a b c", "a d e"),))], tiny_vocabulary, counts)
+    found = score([paradigm_of("x", "y", ("a b c", "a d e"))], tiny_vocabulary, counts)
     assert found.overall.frequency_accuracy == 1  # add-one smoothing: 1 x 10 against 3 x 3
     counts = np.random.default_rng(0).integers(0, 10**6, tiny_vocabulary.size)
     words = ["dog", "saw", "the", "red", "cat", "in", "town", "today"]
     turned = [" ".join(["so", *words[k:], *words[:k]]) for k in range(8)]
-    paradigm = Paradigm("x", "y", tuple((each, turned[0]) for each in turned[1:]))
+    paradigm = paradigm_of("x", "y", *((each, turned[0]) for each in turned[1:]))
     test = GrammarTest.of([paradigm], tiny_vocabulary, 32)
     assert len({tuple(sorted(part.ids)) for part in test.sequences.values()}) == 1
     found = score([paradigm], tiny_vocabulary, counts)

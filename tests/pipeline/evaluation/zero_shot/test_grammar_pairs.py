@@ -5,17 +5,23 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.evaluation.zero_shot import grammar_pairs
-from pipeline.evaluation.zero_shot.grammar_pairs import Paradigm, read_paradigms
+from pipeline.evaluation.zero_shot.grammar_pairs import Completion, Paradigm, read_paradigms
 
 BLIMP = (
     '{"sentence_good": "Cats sleep.", "sentence_bad": "Cats sleeps.", "UID": "regular_plural", '
     '"linguistics_term": "agreement"}\n'
 )
 ZORRO = "the cats sleeps .\nthe cats sleep .\nthe dog run .\nthe dog runs .\n"
-AGREEMENT = Paradigm("regular_plural", "agreement", (("Cats sleep.", "Cats sleeps."),))
+
+
+def sides(*texts: str) -> tuple[Completion, ...]:
+    return tuple(map(Completion, texts))
+
+
+AGREEMENT = Paradigm("regular_plural", "agreement", (sides("Cats sleep.", "Cats sleeps."),))
 SLEEP = Paradigm(
     "island-effects-adjunct", "island-effects",
-    (("the cats sleep .", "the cats sleeps ."), ("the dog runs .", "the dog run .")),
+    (sides("the cats sleep .", "the cats sleeps ."), sides("the dog runs .", "the dog run .")),
 )  # fmt: skip
 
 
@@ -60,12 +66,14 @@ def test_a_file_may_have_several_paradigms_and_a_sample_is_spread_over_it(tmp_pa
     """And its name does not matter if it is given by itself; only a newline ends a sentence."""
     other = BLIMP.replace("regular_plural", "passive").replace("agreement", "voice")
     (tmp_path / "all.jsonl").write_text(BLIMP + other.replace("sleep.", "sleep\u2028.") + BLIMP)
-    passive = Paradigm("passive", "voice", (("Cats sleep\u2028.", "Cats sleeps."),))
+    passive = Paradigm("passive", "voice", (sides("Cats sleep\u2028.", "Cats sleeps."),))
     twice = Paradigm("regular_plural", "agreement", AGREEMENT.pairs * 2)
     assert read_paradigms(tmp_path) == [passive, twice]
     (tmp_path / "mine.txt").write_text("a\x0cb\nc\n")
-    assert read_paradigms(tmp_path / "mine.txt") == [Paradigm("mine", "mine", (("c", "a\x0cb"),))]
-    pairs = tuple((f"good {index}", f"bad {index}") for index in range(10))
+    assert read_paradigms(tmp_path / "mine.txt") == [
+        Paradigm("mine", "mine", (sides("c", "a\x0cb"),))
+    ]
+    pairs = tuple(sides(f"good {index}", f"bad {index}") for index in range(10))
     paradigm = Paradigm("x", "y", pairs)
     assert paradigm.sample(4).pairs == (pairs[0], pairs[2], pairs[5], pairs[7])
     assert paradigm.sample(10) == paradigm.sample(99) == paradigm

@@ -28,7 +28,7 @@ def short_sentences(longest: int, folder: Path) -> list[str]:
     """Both sentences of pairs, from all paradigms in turn, that the model has positions for."""
     paradigms = read_paradigms(PAIRS_SHIPPED)
     sentences = [
-        side
+        side.text
         for row in zip(*(paradigm.pairs for paradigm in paradigms), strict=False)
         for pair in row
         for side in pair
