@@ -8,7 +8,7 @@ LOCKS := $(wildcard .ci/*.lock)
 # So that a process that starts anew need not compile every module, wherever the variable is set.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv demo check test pytest test-all test-null test-browser test-cluster bench bench-table clean test-image lock
+.PHONY: venv demo check test pytest test-all test-null test-browser test-cluster drill bench bench-table clean test-image lock
 
 venv: .venv/installed
 
@@ -62,6 +62,11 @@ test-browser: venv
 test-cluster: venv
 	@$(BIN)/python tests/timed.py $(BIN)/python -m pytest -m cluster tests/cluster \
 		--numprocesses 3 --dist loadgroup --no-loadscope-reorder \
+		--reruns 2 --only-rerun internal_Init_thread
+
+# From text to scores on that Slurm, with kills; after a change of many rooms, in ten minutes.
+drill: venv
+	$(BIN)/python -m pytest -s -m cluster tests/cluster/drill.py \
 		--reruns 2 --only-rerun internal_Init_thread
 
 # README's speed table, on an idle machine, in five minutes; SPEED="--peer PYTHON" adds web pages.
