@@ -12,10 +12,8 @@ import argparse
 import shutil
 import sys
 import time
-from contextlib import ExitStack
 from functools import partial
 
-from pipeline.base.command_line import data_root
 from pipeline.costs.preparation.dry_run import print_estimate, require_room
 from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.outcome import report_result
@@ -28,7 +26,6 @@ from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.mpi import run_together, spread
 from pipeline.execution.workers import Executor
 from pipeline.ingest.corpora.explain import explain
-from pipeline.ingest.corpora.shared_list import SharedLists
 from pipeline.released.choice import head_advice, read_settings
 
 
@@ -51,27 +48,24 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
         fetch_inputs(arguments, run.data)
         return
     earlier = read_earlier(arguments.against, arguments.output)  # before hours of work
-    with ExitStack() as running:
-        is_shared = arguments.part is not None and not arguments.dry_run
-        found = find_sources(
-            arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short,
-            languages=arguments.languages,
-            lists=SharedLists(data_root() / "documents", running) if is_shared else None,
-        )  # fmt: skip
-        share = arguments.part or (1, 1)
-        # all parts transfer at once
-        for line in describe_transfers(found.files, share[1] * arguments.workers):
-            print(line, flush=True)
-        if arguments.dry_run:
-            print_estimate(arguments, found, run)
-            return
-        made = make_shards(
-            arguments, run, found, executor,
-            sizes=TextSizes(split=SPLIT_BYTES, shard=SHARD_BYTES),
-            check_room=partial(require_room, arguments, found, run, {}), earlier=earlier,
-        )  # fmt: skip
-        if made:
-            report_result(*made, time.perf_counter() - started_at)
+    found = find_sources(
+        arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short,
+        languages=arguments.languages,
+    )  # fmt: skip
+    share = arguments.part or (1, 1)
+    # all parts transfer at once
+    for line in describe_transfers(found.files, share[1] * arguments.workers):
+        print(line, flush=True)
+    if arguments.dry_run:
+        print_estimate(arguments, found, run)
+        return
+    made = make_shards(
+        arguments, run, found, executor,
+        sizes=TextSizes(split=SPLIT_BYTES, shard=SHARD_BYTES),
+        check_room=partial(require_room, arguments, found, run, {}), earlier=earlier,
+    )  # fmt: skip
+    if made:
+        report_result(*made, time.perf_counter() - started_at)
 
 
 if __name__ == "__main__":

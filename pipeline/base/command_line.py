@@ -161,8 +161,7 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["file", "book", "blank_lines", "lines"],
         help="how to split plain text files: one document per file, one book per file, documents "
         "separated by blank lines, or one document per line (default: file for wikipedia, book for "
-        "bookcorpus, else blank_lines); next to files of other formats, plain text is skipped "
-        "unless this is given",
+        "bookcorpus, else blank_lines)",
     )
     parser.add_argument(
         "--map",

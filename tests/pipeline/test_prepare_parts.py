@@ -4,16 +4,12 @@ import fcntl
 import random
 import sys
 import time
-from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from pipeline.base.files import one_at_a_time
-from pipeline.execution.ledger import lock_of
-from pipeline.ingest.corpora.shared_list import ENDING
-from tests.benchmarks.file_system_calls import FileSystemCalls
 from tests.pipeline import preparing
 from tests.pipeline.ingest.dump import large_dump
 from tests.pipeline.preparing import Prepare, contents, finish, started, tiny
@@ -36,39 +32,6 @@ def test_a_part_leaves_what_a_living_one_does_and_another_does_the_rest(
     assert "prepared 344 documents" in make("--corpus", "sample", "--part", "2/3")
     assert "complete already" in make("--corpus", "sample", "--part", "1/3")
     assert contents(tmp_path / "out") == contents(prepared)
-
-
-def test_another_part_asks_nothing_about_files_that_it_does_not_read(
-    tiny_tokenizer: Path, tmp_path: Path
-) -> None:
-    """The first has found and extracted them; it has died, or is at the last split that is left."""
-    root, folder, files = tmp_path / "root", tmp_path / "in", 100
-    folder.mkdir()
-    for number in range(files):
-        (folder / f"{number:02d}.txt").write_text(f"Text {number} begins. It has an end. " * 40)
-    calls = FileSystemCalls.below(folder, tmp_path / "counter")
-    work = root / "out" / ".work"
-    work.mkdir(parents=True)
-    found = list[Counter[str]]()
-    with ExitStack() as other:
-        other.enter_context(one_at_a_time(work / ".task-000000.lock"))
-        fcntl.flock(other.enter_context((work / "lock").open("w")), fcntl.LOCK_SH)
-        for number in (1, 2):
-            before = calls.read()
-            command = [
-                sys.executable, "-m", "pipeline.prepare", "--corpus", "mine", "--plain-text",
-                "file", "--input", folder, "--workers", 1, "--part", f"{number}/2",
-                *tiny(tiny_tokenizer, root / "out"),
-            ]  # fmt: skip
-            part = finish(*command, **calls.environment(), TENFOLD_ROOT=str(root))
-            assert part.returncode == 0, part.stderr
-            found.append(calls.read() - before)
-            [listed] = (root / "documents").glob(f".*{ENDING}")
-            fcntl.flock(other.enter_context(lock_of(listed).open("r+b")), fcntl.LOCK_SH)
-    first, second = found
-    assert min(first["open"], first["stat"], first["read"]) >= files
-    del second["bytes"]
-    assert max(second.values()) < files / 2, f"more than a look at a few: {second}"
 
 
 def mixed_corpus(folder: Path) -> list[Path]:

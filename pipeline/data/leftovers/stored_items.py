@@ -27,7 +27,6 @@ from pipeline.data.leftovers.made_shards import MadeShards
 from pipeline.data.selection.decisions import read_spans
 from pipeline.data.selection.signature_store import SIGNATURES
 from pipeline.execution.ledger import lock_of
-from pipeline.ingest.corpora.shared_list import ENDING
 from pipeline.ingest.documents.parquet import extracted_hash
 from pipeline.ingest.documents.unchanged import content_file, known_content
 from pipeline.ingest.extraction.extract import FRAMES_FOLDER
@@ -178,8 +177,6 @@ def _remains(documents: Path, judged: Judge) -> Iterator[StoredItem]:
         for path in _files(folder, ".*.tmp"):
             target = path.with_name(path.name.removeprefix(".").rsplit(".", 2)[0])
             yield judged(_item(path, "temporary file", lock_of(target)))
-    for path in _files(documents, f".*{ENDING}"):
-        yield judged(_item(path, "list of a corpus's files, for parts of an array", lock_of(path)))
     for path in (path for folder in extracted for path in _files(folder, ".*.content.json")):
         target = path.with_name(path.name.removeprefix(".").removesuffix(".content.json"))
         target = target.with_name(f"{target.name}.parquet")

@@ -13,7 +13,6 @@ from pipeline.ingest.corpora.download import download_missing
 from pipeline.ingest.corpora.groups import most_text, require_size
 from pipeline.ingest.corpora.languages import corpus_languages, describe_languages
 from pipeline.ingest.corpora.published_dumps import Selected, require_place
-from pipeline.ingest.corpora.shared_list import SharedLists
 from pipeline.ingest.corpora.sources import (
     SAMPLE,
     corpus_sources,
@@ -71,13 +70,12 @@ def find_sources(
     *,
     copying: bool = True,
     allow_short: bool = True,
-    lists: SharedLists | None = None,
     languages: Sequence[str] = (),
 ) -> FoundCorpus:
     """The corpus of a command line; missing copies from the Hub are downloaded.
 
     copying: copy files from URLs; otherwise raise ConfigError for files without a copy;
-    allow_short: accept a group with less text than stated; lists: as for `corpus_sources`;
+    allow_short: accept a group with less text than stated;
     languages: as `corpus_languages` takes them.
     Raises ConfigError or DataError if files do not exist or do not fit the recipe.
     """
@@ -89,7 +87,7 @@ def find_sources(
         revision=arguments.revision, allow_short=allow_short, published=published,
     )  # fmt: skip
     corpus, sources = corpus_sources(
-        arguments.corpus, inputs, arguments.text_field, arguments.plain_text, published, lists,
+        arguments.corpus, inputs, arguments.text_field, arguments.plain_text, published,
         arguments.by_folder, bool(arguments.map),
     )  # fmt: skip
     sources = limit_pages(sources, arguments.pages_per_domain, arguments.language)

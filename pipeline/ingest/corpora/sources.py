@@ -6,7 +6,7 @@ import difflib
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,16 +16,10 @@ from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.skipped_names import SkippedNames
 from pipeline.config.settings import nearest
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS, SAMPLE_CORPORA, Corpus
-from pipeline.ingest.corpora.found_files import InputFile
 from pipeline.ingest.corpora.groups import entries_of, group_of, member_inputs, require_members
-from pipeline.ingest.corpora.input_files import Folders, find_files, is_path
+from pipeline.ingest.corpora.input_files import InputFile, find_files, in_threads, is_path
 from pipeline.ingest.corpora.published_dumps import chosen_language
-from pipeline.ingest.corpora.shapes import (
-    choose_corpora,
-    choose_sources,
-    plain_text_notes,
-)
-from pipeline.ingest.corpora.shared_list import SharedLists
+from pipeline.ingest.corpora.shapes import plain_text_notes
 from pipeline.ingest.documents.records import FORMAT_NAMES, PageChoice, PlainText, Source
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction.packs import group_files
@@ -44,7 +38,6 @@ def corpus_sources(
     text_field: str = "",
     plain_text: str = "",
     published: Mapping[str, list[Source]] | None = None,
-    lists: SharedLists | None = None,
     by_folder: bool = False,
     is_mapped: bool = False,
 ) -> tuple[str, list[Source]]:
@@ -55,15 +48,14 @@ def corpus_sources(
     corpus: a name in CORPORA or GROUPS, `sample`, or a path; inputs: files, directories or globs,
     for a group in the form of `groups.member_inputs`; text_field and plain_text: override the
     corpus's own ("": no override); published: files of corpora from the lists of their publishers;
-    lists: with which several processes share what one of them finds;
     by_folder: each entry of the one directory in `inputs` is a corpus of its own;
     is_mapped: as for `sniff`.
     """
     sources_of = partial(
-        _sources, text_field=text_field, plain_text=plain_text, lists=lists, is_mapped=is_mapped
+        _sources, text_field=text_field, plain_text=plain_text, is_mapped=is_mapped
     )
     if by_folder:
-        return corpus, _folder_sources(corpus, inputs, sources_of, plain_text)
+        return corpus, _folder_sources(corpus, inputs, sources_of)
     published = published or {}
     if corpus == SAMPLE:
         if inputs:
@@ -71,7 +63,7 @@ def corpus_sources(
         sources: list[Source] = []
         for name, member in SAMPLE_CORPORA.items():
             folder = str(SAMPLE_FILES / name)
-            sources += sources_of(name, member, [folder], lists=None)
+            sources += sources_of(name, member, [folder])
         return corpus, sources
     if "" in inputs or not corpus:
         raise ConfigError("--corpus or --input is empty; give a name or path")
@@ -115,12 +107,12 @@ def corpus_sources(
 
 
 def _folder_sources(
-    corpus: str, inputs: list[str], sources_of: Callable[..., list[Source]], plain_text: str
+    corpus: str, inputs: list[str], sources_of: Callable[..., list[Source]]
 ) -> list[Source]:
     """The files of a directory, of a corpus for each of its entries; `en` and `en.jsonl` are one.
 
     sources_of: `_sources`, given a name, a corpus and inputs.
-    Names that are skipped, and plain text next to records, are not corpora (shapes.py).
+    Names that are skipped are not corpora.
     Raises ConfigError unless there are several, with names that can be a corpus's.
     """
     if corpus in (*CORPORA, *GROUPS, SAMPLE) or len(inputs) != 1 or not Path(inputs[0]).is_dir():
@@ -133,7 +125,6 @@ def _folder_sources(
     skipped = SkippedNames()
     paths = entries_of(Path(inputs[0]), skipped)
     skipped.tell(inputs[0])
-    beside = {str(path) for path in paths if path.is_file() and not plain_text}
     for path in paths:
         entries.setdefault(path.name.split(".")[0], []).append(str(path))
     for name, own in entries.items():
@@ -142,7 +133,6 @@ def _folder_sources(
                 f"--by-folder: {own[0]} does not name a corpus; use letters, digits, '_' and '-'"
             )
     found = [source for name, own in entries.items() for source in sources_of(name, OWN, own)]
-    found = choose_corpora(inputs[0], found, beside)
     if (count := len({source.corpus for source in found})) < 2:
         raise ConfigError(
             f"--by-folder: {inputs[0]} has {count} folders and files; omit --by-folder for "
@@ -215,14 +205,13 @@ def _sources(
     *,
     text_field: str,
     plain_text: str,
-    lists: SharedLists | None,
     is_mapped: bool,
 ) -> list[Source]:
     def sniffed(file: InputFile) -> Source:
         source = sniff(
             file.path,
             corpus=name,
-            name=file.name,
+            name=file.label,
             text_field=text_field,
             plain_text=next(
                 (known for known in get_args(PlainText) if known == plain_text), corpus.plain_text
@@ -233,13 +222,9 @@ def _sources(
         )
         return replace(source, licence=corpus.licence)
 
-    def look(folders: Folders) -> Iterator[Source]:
-        files = find_files(inputs, folders)
-        return choose_sources(files, sniffed, reads_all_text=bool(plain_text))
-
-    # All that decides what `look` finds.
-    how = [name, text_field, plain_text, corpus.plain_text, corpus.licence, str(is_mapped)]
-    found = lists.find(inputs, how, look) if lists else group_files(look({}))
+    files = find_files(inputs)
+    files.reverse()  # each is freed once it is taken, of which there can be a million
+    found = group_files(in_threads(sniffed, (files.pop() for _ in range(len(files)))))
     if not found:
         raise DataError(f"corpus {name}: no files in the input; give files, directories or globs")
     return found

@@ -17,7 +17,7 @@ from tests.pipeline.ingest.files import put_all
 
 
 def names(*inputs: Path | str) -> list[str]:
-    return [file.name for file in find_files([str(given) for given in inputs])]
+    return [file.label for file in find_files([str(given) for given in inputs])]
 
 
 def test_names_are_paths_below_the_directory_or_the_file_s_own(tmp_path: Path) -> None:

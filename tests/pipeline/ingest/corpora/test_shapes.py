@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.ingest.corpora.shapes import plain_text_notes
-from pipeline.ingest.corpora.sources import SAMPLE_FILES, corpus_sources
+from pipeline.ingest.corpora.sources import SAMPLE_FILES, corpus_sources, print_input
 from tests.pipeline.ingest.files import LINE, put
 
 
@@ -35,24 +35,18 @@ def test_descriptions_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture
     assert read_names(capsys, tmp_path)[0] == ["a.txt"]
 
 
-def test_only_plain_text_that_is_less_than_the_records_is_left_out(
+def test_each_file_is_read_as_what_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Where formats mix, the summary counts them."""
     put(tmp_path / "a.jsonl", LINE * 3)
-    for number in range(7):
-        put(tmp_path / f"notes{number}", "One.\n")
-    found, said = read_names(capsys, tmp_path)
-    assert found == ["a.jsonl"]
-    assert "7 other file(s) are skipped (notes0, notes1, notes2, notes3, notes4 and 2 more)" in said
-    put(tmp_path / "book", "One. Two.\n" * 10)
-    found, said = read_names(capsys, tmp_path)
-    assert len(found) == 9
-    assert f"{tmp_path} holds 1 JSON lines, 8 plain text; all are read" in said
-    put(tmp_path / "in/a.jsonl")
-    put(tmp_path / "in/w", '<doc id="1">\nA\n\nOne.\n</doc>\n')
-    found, said = read_names(capsys, tmp_path / "in")
-    assert found == ["a.jsonl", "w"]
-    assert "holds 1 JSON lines, 1 wikiextractor mark-up; all are read" in said
+    put(tmp_path / "notes", "One.\n")
+    put(tmp_path / "w", '<doc id="1">\nA\n\nOne.\n</doc>\n')
+    _, sources = corpus_sources("mine", [str(tmp_path)])
+    print_input(sources, "input")
+    assert [source.name for source in sources] == ["a.jsonl", "notes", "w"]
+    said = capsys.readouterr().out
+    assert "1 JSON lines, 1 plain text (blank lines), 1 wikiextractor mark-up; 0.0 MB" in said
 
 
 def notes(folder: Path, corpus: str = "mine", plain_text: str = "") -> list[str]:
@@ -76,6 +70,18 @@ def test_many_documents_per_file_and_tables_are_reported(tmp_path: Path) -> None
     assert not notes(tmp_path / "tables")
     (said,) = notes(tmp_path / "tables", plain_text="book")
     assert "--plain-text reads b.csv as one book per file; to read records" in said
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_documents_are_estimated_by_bytes(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """One file with nearly all of them, next to many that have one each."""
+    for number in range(60):
+        put(tmp_path / f"{number}.txt", pack(b"Words are here, some more of them.\n"))
+    many = "\n\n".join(f"Words {number} are here, and more of them." for number in range(2_000))
+    put(tmp_path / "many.txt", pack(many.encode()))
+    (said,) = notes(tmp_path)
+    [documents] = re.findall(r"about ([\d,]+) documents in 61 file", said)
+    assert 1_000 < int(documents.replace(",", "")) < 4_000, said
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])

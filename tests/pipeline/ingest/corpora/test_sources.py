@@ -54,8 +54,8 @@ def test_a_file_takes_little_memory(tmp_path: Path) -> None:
     assert kept < 100 * files, kept
 
 
-def test_small_files_are_grouped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is said of them, and of each corpus of a folder, is what is said of single files."""
+def test_small_files_are_grouped(tmp_path: Path) -> None:
+    """What is said of them is what is said of single files."""
     for number in range(40):
         put(tmp_path / f"in/en.{number:02d}.txt", "One.\n\nTwo.\n" * (number + 1))
     put(tmp_path / "in/sw.jsonl", LINE * 1000)
@@ -63,12 +63,6 @@ def test_small_files_are_grouped(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (pack.format, pack.size) == ("pack", sum(file.size for file in pack.files))
     assert describe_input([pack]) == "40 plain text (blank lines); 0.0 MB"
     assert [*map(len, pack.kinds)] == [4] and pack.paths == sorted(pack.paths)
-    with pytest.raises(ConfigError, match="has 1 folders and files"):  # all text is left out
-        corpus_sources("mine", [str(tmp_path / "in")], by_folder=True)
-    assert "40 other file(s) are skipped (en.00.txt, en.01.txt, " in capsys.readouterr().out
-    put(tmp_path / "in/yo.jsonl")
-    _, sources = corpus_sources("mine", [str(tmp_path / "in")], by_folder=True)
-    assert [source.name for source in sources] == ["sw.jsonl", "yo.jsonl"]
 
 
 def test_how_plain_text_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,22 +140,3 @@ def test_each_entry_of_a_directory_is_a_corpus_if_asked(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=message):
             corpus_sources(corpus, inputs, by_folder=True)
-
-
-def test_files_beside_folders_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As `test_shapes` says; all are read with --plain-text."""
-    put_all(tmp_path, "en/1.jsonl", "sw.jsonl")
-    put(tmp_path / "yo/1.txt", "A folder of plain text.\n")
-    for file in ("README.md", "LICENSE", "list.txt"):
-        put(tmp_path / file, "Text.\n")
-    for plain_text, more in (("", set[str]()), ("file", {"list"})):
-        _, found = corpus_sources("mine", [str(tmp_path)], plain_text=plain_text, by_folder=True)
-        assert {source.corpus for source in found} == {"en", "sw", "yo"} | more
-        said = capsys.readouterr().out
-        assert ("1 other file(s) are skipped (list.txt)" in said) != bool(more)
-        assert "2 file(s) and folder(s) are skipped by their names (LICENSE, README.md)" in said
-    put(tmp_path / "list.txt", "Text.\n" * 20)
-    _, found = corpus_sources("mine", [str(tmp_path)], by_folder=True)
-    assert {source.corpus for source in found} == {"en", "list", "sw", "yo"}
