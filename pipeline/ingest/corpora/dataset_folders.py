@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,17 +81,18 @@ class Dataset:
         )
 
 
-def find_datasets(given: str, paths: Iterable[str]) -> list[Dataset]:
+def find_datasets(given: str, paths: Callable[[], Iterable[str]]) -> list[Dataset]:
     """The datasets among the files below a given directory.
 
+    paths: gives the files' paths one by one, as there can be a million.
     Raises DataError for one that is saved with indices.
     """
     folders: dict[Path, dict[str, Path]] = {}
-    for text in paths:
+    for text in paths():
         path = Path(text)
         if path.name in DESCRIPTIONS or path.name == STATE or _SHARD.fullmatch(path.name):
             folders.setdefault(path.parent, {})
-    for path in map(Path, paths) if folders else ():
+    for path in map(Path, paths()) if folders else ():
         if path.parent in folders:
             folders[path.parent][path.name] = path
     datasets: dict[Path, Dataset] = {}
