@@ -103,6 +103,20 @@ def size_of(path: Path | int) -> int:
     return found.st_size if stat.S_ISREG(found.st_mode) else NOT_A_FILE
 
 
+def read_plain(path: Path, most: int = 1 << 28) -> bytes:
+    """The content of a small file.
+
+    Raises ValueError for a pipe, which may never end, a device or a folder, and for more than
+    `most` bytes; OSError if it cannot be read.
+    """
+    size = size_of(path)
+    if size == NOT_A_FILE:
+        raise ValueError(f"{path.name} is not a plain file")
+    if size > most:
+        raise ValueError(f"{path.name} has {size:,} bytes, more than the {most:,} that are read")
+    return path.read_bytes()
+
+
 def bytes_in(folder: Path) -> int:
     """The size of all files below a folder, 0 if it is missing; a link counts as itself."""
     size = 0

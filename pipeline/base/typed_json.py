@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pipeline.base.errors import DataError
+from pipeline.base.files import read_plain
 
 T = TypeVar("T")
 
@@ -27,9 +28,7 @@ WORDS = {
 
 def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises ValueError for any other content, and OSError."""
-    if path.exists() and not path.is_file():  # to read a pipe may wait forever
-        raise ValueError("it is not a plain file")
-    return as_object(path.read_bytes())
+    return as_object(read_plain(path))
 
 
 @contextmanager

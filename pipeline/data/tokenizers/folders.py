@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import write_whole
+from pipeline.base.files import read_plain, write_whole
 from pipeline.base.typed_json import read_object
 from pipeline.data.tokenizers.definitions import (
     BYTE_BPE,
@@ -120,7 +120,7 @@ def _read_file(path: Path) -> str:
         return byte_bpe_json(*_read_gpt2(path.parent))
     if path.suffix != ".json":
         raise DataError(f"tokenizer {path} is not a vocabulary; expected {LAYOUTS}")
-    return path.read_text(encoding="utf-8")
+    return _text(path)
 
 
 def save_vocabulary(
@@ -256,12 +256,16 @@ def _config(directory: Path) -> dict[str, Any]:
     return read_object(path) if path.exists() else {}
 
 
+def _text(path: Path) -> str:
+    return read_plain(path).decode().replace("\r\n", "\n")
+
+
 def _read_bert(path: Path) -> str:
     """`vocab.txt`, one token per line; without tokenizer_config.json, cased if any has a capital.
 
     In an uncased vocabulary, tokens with capitals could never be produced.
     """
-    lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    lines = _text(path).removesuffix("\n").split("\n")
     ids = {line.rstrip("\r"): index for index, line in enumerate(lines)}
     if len(ids) < len(lines):
         raise DataError(f"{path} repeats a token; use one without repeats")
@@ -288,7 +292,7 @@ def _read_bert(path: Path) -> str:
 
 def _read_roberta(path: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """`vocab.json` + `merges.txt`; adds the three unused ids that some copies lack."""
-    ids: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
+    ids: dict[str, int] = json.loads(read_plain(path))
     merges = _read_merges(path.with_name(f"{path.name.removesuffix('vocab.json')}merges.txt"))
     if max(ids.values()) + 1 == ROBERTA_SIZE:
         used = set(ids.values())
@@ -299,7 +303,7 @@ def _read_roberta(path: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
 
 def _read_gpt2(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """`encoder.json` + `vocab.bpe`: GPT-2's ids, then specials; with `dict.txt`, RoBERTa's."""
-    gpt2: dict[str, int] = json.loads((directory / "encoder.json").read_text(encoding="utf-8"))
+    gpt2: dict[str, int] = json.loads(read_plain(directory / "encoder.json"))
     merges = _read_merges(directory / "vocab.bpe")
     names = SPECIALS[BYTE_BPE]
     if not (directory / "dict.txt").exists():
@@ -307,7 +311,7 @@ def _read_gpt2(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
     by_id = {str(index): token for token, index in gpt2.items()}
     # fairseq's Dictionary puts these before the file's lines
     ids = {names[role]: index for index, role in enumerate(("bos", "pad", "eos", "unk"))}
-    for line in (directory / "dict.txt").read_text(encoding="utf-8").splitlines():
+    for line in _text(directory / "dict.txt").splitlines():
         # a line is a GPT-2 id, or a madeupword, and how often it occurred
         word = line.rsplit(" ", 1)[0]
         ids[by_id.get(word, word)] = len(ids)
@@ -318,7 +322,7 @@ def _read_gpt2(directory: Path) -> tuple[dict[str, int], list[tuple[str, str]]]:
 def _read_merges(path: Path) -> list[tuple[str, str]]:
     if not path.exists():
         raise DataError(f"{path} is missing; put the merges of the vocabulary beside it")
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = _text(path).split("\n")
     pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     bad = [pair for pair in pairs if len(pair) != 2]
     if bad:

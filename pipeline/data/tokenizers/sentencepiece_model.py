@@ -19,6 +19,7 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, normalizers
 
 from pipeline.base.errors import DataError
+from pipeline.base.files import read_plain
 from pipeline.data.tokenizers.definitions import SPECIALS, UNIGRAM, unigram_json
 
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
@@ -47,7 +48,7 @@ def sentencepiece_json(path: Path) -> str:
         raise DataError(
             f"{path} needs the sentencepiece package: pip install '.[sentencepiece]'"
         ) from error
-    content = path.read_bytes()
+    content = read_plain(path)
     try:
         reference = sentencepiece.SentencePieceProcessor(model_proto=content)
         pieces, symbols, table = _read_model(content, path)
@@ -122,7 +123,7 @@ def _is_uncased(path: Path, pieces: list[tuple[str, float]]) -> bool:
     config = path.with_name("tokenizer_config.json")
     special = SPECIALS[UNIGRAM].values()
     plain = all(piece == piece.lower() for piece, _ in pieces if piece not in special)
-    found = json.loads(config.read_bytes()) if config.exists() else {}
+    found = json.loads(read_plain(config)) if config.exists() else {}
     return bool(found.get("do_lower_case", plain))
 
 

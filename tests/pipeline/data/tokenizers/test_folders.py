@@ -1,6 +1,7 @@
 """Tokenizer folders: RoBERTa's and GPT-2's ids from any layout, and what training gives."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -199,6 +200,22 @@ def test_unfit_folders_are_named(tmp_path: Path, tiny_vocabulary: Vocabulary) ->
             (folder / name).write_text(content)
         with pytest.raises(DataError, match=message):
             read_vocabulary(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer.json", "vocab.txt", "vocab.json", "encoder.json", "albert.model"]
+)
+def test_only_plain_files_are_read(name: str, tmp_path: Path) -> None:
+    """A pipe would be waited for, and a device read for ever."""
+    os.mkfifo(tmp_path / name)
+    (tmp_path / "merges.txt").write_text("a b\n")
+    (tmp_path / "vocab.bpe").write_text("a b\n")
+    with pytest.raises(DataError, match=rf"{name} is not a plain file"):
+        read_vocabulary(tmp_path)
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to("/dev/zero")
+    with pytest.raises(DataError, match=rf"{name} is not a plain file"):
+        read_vocabulary(tmp_path)
 
 
 def test_files_by_their_published_names(
