@@ -174,7 +174,7 @@ def initialize(
 
     The embedding of the pad token is drawn like any other, whereas transformers zeroes it: no token
     attends to the pads at the end of a sequence, so it is trained only as an output, like that of
-    any id that does not occur. Takedown leaves pads inside a sequence, as tokens like others.
+    any id that does not occur. Shards of 0.2.0 may have pads inside a sequence, tokens like others.
     Numbers are drawn on the CPU in the order of the parameters, regardless of their device.
     """
     generator = torch.Generator().manual_seed(seed)

@@ -61,7 +61,8 @@ def main() -> None:
         metavar="N",
         help="bytes of text to train on, e.g. 2e9 (default: 1 GiB)",
     )
-    parser.set_defaults(filter=[])  # find_sources reads it; there is no such option here
+    # find_sources reads them; there are no such options here
+    parser.set_defaults(filter=[], exclude=None)
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new folder")
     arguments = parser.parse_args()
     settings = [*arguments.set]

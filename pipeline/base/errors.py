@@ -238,7 +238,7 @@ def escaped(text: str) -> str:
 def shown_name(name: str) -> str:
     """A file's name in ids and messages: one line, in which nothing is invisible.
 
-    Ids are printed, pasted, and listed a line each (`takedown --documents`). So what does not print
+    Ids are printed, pasted, and listed a line each (`prepare --exclude`). So what does not print
     (newlines, tabs, no-break spaces, joiners) is written as in Python, `\\n` or `\\u200d`. In such
     a name a backslash is doubled; all others stay as they are.
     """

@@ -327,7 +327,6 @@ def data_card(directory: str, manifest: Manifest) -> Section:
         lines.append(
             f"{len(shares)} stored masks per row; each predicts {predicted} of the training tokens"
         )
-    lines += [f"documents taken down: {sum(t['documents'].values()):,}" for t in manifest.takedowns]
     return Section("Data", lines, tables)
 
 

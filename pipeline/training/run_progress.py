@@ -82,7 +82,7 @@ def start_progress(checkpoint: Checkpoint | None, record: RunRecord, forked: boo
     progress = Progress.of(checkpoint.state)
     if forked:
         progress = replace(progress, spikes=0, rollbacks=0)  # a fork has all its rollbacks again
-    if forked and not record.continues(checkpoint.state.fingerprints):
+    if forked and checkpoint.state.fingerprints != record.fingerprints:
         return replace(progress, readings=(), excluded=())
     return progress
 

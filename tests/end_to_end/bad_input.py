@@ -44,6 +44,9 @@ BAD_INPUT = {
     f"{PREPARE} news.jsonl --filter language=english": "english",
     f"{PREPARE} news.jsonl --against shards": "--dedup near",
     f"{PREPARE} news.jsonl --dedup nearly": "nearly",
+    f"{PREPARE} news.jsonl --exclude nothing.txt": "nothing.txt",
+    f"{PREPARE} news.jsonl --exclude empty.jsonl": "empty.jsonl",
+    f"{PREPARE} news.jsonl --exclude news.jsonl.gz": "news.jsonl.gz:1",
     f"{PREPARE} news.jsonl --decontaminate nothing": "nothing",
     f"{PREPARE} news.jsonl --map tidy.py:tidi": "tidi",
     f"{PREPARE} news.jsonl --map nothing.py:tidy": "nothing.py",
@@ -67,7 +70,7 @@ BAD_INPUT = {
     f"{PREPARE} nested.jsonl": "nested.jsonl",
     f"{PREPARE} bad.jsonl": "bad.jsonl:98",
     f"{PREPARE} 'none-*.jsonl'": "none-*.jsonl",
-    # --- train_tokenizer, inspect, takedown, clean
+    # --- train_tokenizer, inspect, clean
     "train_tokenizer --corpus own --input news.jsonl": "--output",
     "train_tokenizer --corpus own --input news.jsonl --vocab-size 3 --output out": "3",
     "train_tokenizer --corpus own --input news.jsonl --kind words --output out": "words",
@@ -77,8 +80,6 @@ BAD_INPUT = {
     "inspect shards --sequence 99999999": "99999999",
     "inspect shards --split test": "test",
     "inspect shards --html page.html": "--html",
-    "takedown --data shards --documents news.jsonl@7 --output out": "news.jsonl@7",
-    "takedown --data run --documents news.jsonl@0 --output out": "run",
     "clean": "root",
     # --- train
     "train roberta_tiny --output out": "--data",

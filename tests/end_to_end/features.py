@@ -300,6 +300,12 @@ PREPARING = [
         ("out/manifest.json", "totals.documents", 299),
     ),
     row(
+        "exclude documents by id",
+        f"prepare --corpus own --input news.jsonl --exclude ids.txt {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 298),
+        ("out/manifest.json", "corpora.own.dropped.excluded", 2),
+    ),
+    row(
         "keep a budget of words",
         f"prepare --corpus own --input news.jsonl --most-words 3000 {TINY} --output out",
         ("out/manifest.json", "corpora.own.words", (2900, 3000)),
@@ -367,6 +373,7 @@ PREPARING = [
         "inspect shards --split validation --sequence 3 --tokens 4",
         "300 documents",
         "sequence 3 of validation",
+        "news.jsonl@",
     ),
     row("verify shards", "inspect shards --verify --workers 1", "masks match their keys"),
     row(
@@ -387,14 +394,6 @@ PREPARING = [
         "inspect what rules would drop",
         "inspect mixed.jsonl --corpus own --filter gopher-repetition --map tidy.py:tidy",
         "gopher-repetition: over 16 %",
-    ),
-    row(
-        "take documents down",
-        "takedown --data shards --documents news.jsonl@0 --output out --workers 1\n"
-        "inspect out --verify --workers 1",
-        "verified",
-        ("out/manifest.json", "takedowns.#", 1),
-        goes=True,
     ),
     row(
         "list what no shards need",

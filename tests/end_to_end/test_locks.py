@@ -71,23 +71,17 @@ def test_two_that_prepare_the_same(at_once: AtOnce, tmp_path: Path, tiny_tokeniz
 
 
 @pytest.mark.slow
-def test_parts_and_a_takedown(at_once: AtOnce, tmp_path: Path) -> None:
+def test_parts(at_once: AtOnce, tmp_path: Path) -> None:
     """Also the tokenizer is trained by all of them."""
     corpus, plain = write_corpus(tmp_path / "in", 1500), tmp_path / "plain"
     small = ("--set", "data.vocab_size=600")
     at_once(plain, prepare(corpus, plain, *small))
-    takedown = [sys.executable, "-m", "pipeline.takedown", "--documents", "a.jsonl@0"]
-    takedown += ["--workers", "1", "--data"]
     for root, locks in ((tmp_path / f"{locks}{n}", locks) for locks in MODES for n in range(3)):
         parts = [prepare(corpus, root, *small, "--part", f"{n}/3") for n in (1, 2, 3)]
         at_once(root, *parts, locks=locks)
         if not (root / "out" / "manifest.json").exists():
             at_once(root, prepare(corpus, root, *small), locks=locks)  # as the parts have said
         assert contents(root / "out") == contents(plain / "out")
-        once, twice = ([*takedown, root / "out", "--output", root / n] for n in ("one", "two"))
-        at_once(root, once)
-        at_once(root, twice, twice, locks=locks)
-        assert contents(root / "two") == contents(root / "one")
 
 
 @pytest.mark.slow

@@ -271,6 +271,7 @@ TEXTS: dict[str, CONTENT | dict[str, CONTENT]] = {
         "de-web/1.jsonl": lambda: news(30, seed=4),
     },
     "copies.jsonl": lambda: lines({"text": text} for text in copies()),
+    "ids.txt": lambda: b"news.jsonl@0\r\n\nhttps://paper.org/7\r\n",
     "quiz": {"dev.json": lambda: json.dumps({"data": [{"context": stories(300)[5]}]}).encode()},
     "mixed.jsonl": lambda: lines({"text": text} for text in mixed()),
     "bad.jsonl": lambda: news(97) + b'{"text": 3}\n{broken\n\n',

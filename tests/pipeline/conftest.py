@@ -15,7 +15,6 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -24,12 +23,8 @@ from pipeline.base.errors import run_command
 from pipeline.config.settings import override
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.corpus_spans import corpus_spans
-from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.manifest import read_manifest
-from pipeline.data.takedown.publish import take_down
-from pipeline.data.takedown.request import find_documents
 from pipeline.evaluation import zero_shot
-from pipeline.execution.workers import local_executor
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
 from pipeline.planning.build import build_model
@@ -277,13 +272,6 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
     write_folder(model, lesson / "tokenizer", folder / "model")
     again = NO_DROPOUT | {"validation__mask_rate": 0.3}
     begins = ("--init", folder / "model", "--set", "validation.mask_rate=0.3")
-    book = next(
-        row["id"]
-        for row in pq.read_table(lesson / DOCUMENTS).to_pylist()
-        if row["corpus"] == "books" and not row["first_sequence"] >> 32 & 1
-    )
-    request = find_documents(lesson, [book])
-    take_down(lesson, read_manifest(lesson), request, folder / "without", local_executor(1))
     whole = json.loads((FOLDER / "zero3.json").read_text())
     whole["zero_optimization"]["stage3_param_persistence_threshold"] = 0
     (folder / "zero3-small.json").write_text(json.dumps(whole))
@@ -295,7 +283,6 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
     (folder / "1x6-resumed").mkdir()
     (folder / "1x6-resumed" / PLAN).write_text("{}")  # a comparison that the run must keep
     fork = ("--from", folder / "1x16" / "10")
-    without = folder / "without"
 
     def run_of(name: str, *extra: object, **settings: object) -> list[str]:
         return arguments(folder / name, *extra, **settings)
@@ -319,9 +306,7 @@ def train_runs(folder: Path, arguments: Arguments, lesson: Path, short: Path) ->
         exact("1x8", "--profile", batch__per_device=8),
         exact("1x5", batch__per_device=5),
         exact("moved", "--ds", "zero0"),
-        exact("taken-down", "--stop-at", 7),
-        with_data(exact("taken-down", "--stop-at", 12), without),
-        with_data(exact("fork-taken-down", *fork, steps=12), without),
+        exact("stopped", "--stop-at", 7),
         run_of("grown", **grows),
         run_of("grown-moved", "--ds", "zero0", **grows),
         run_of("1x16-dropout"),

@@ -1,6 +1,6 @@
 """Every command that a command prints after `next:` works as it is printed.
 
-`inspect`, `export`, `evaluate` and `takedown` run as they are. `prepare` and `train` run with
+`inspect`, `export` and `evaluate` run as they are. `prepare` and `train` run with
 --dry-run, which reads all that they would read, but for one `prepare` whose shards the next lines
 need.
 """
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import evaluate, export, inspect, prepare, takedown, train
+from pipeline import evaluate, export, inspect, prepare, train
 from pipeline.ingest.corpora import sources
 from pipeline.training.announce import finish
 from tests.launching.process import ROOT
@@ -27,12 +27,12 @@ from tests.pipeline.preparing import Call
 
 MAINS: dict[str, Callable[[], None]] = {
     f"pipeline.{module.__name__.rpartition('.')[2]}": module.main
-    for module in (evaluate, export, inspect, prepare, takedown, train)
+    for module in (evaluate, export, inspect, prepare, train)
 }
 PRINTS = {
     "pipeline/base/command_line.py", "pipeline/data/inspection/inspect_documents.py",
     "pipeline/data/inspection/path_kinds.py", "pipeline/data/preparation/outcome.py",
-    "pipeline/takedown.py", "pipeline/training/announce.py",
+    "pipeline/training/announce.py",
 }  # fmt: skip
 """Files that print such lines: a test here is to be added for another one."""
 TEXTS = [
@@ -60,7 +60,7 @@ def follow(call: Call) -> Follow:
         assert found, text
         for python, option, module, *words in found:
             assert (python, option) == ("python", "-m")
-            if module == "pipeline.takedown" or (module == "pipeline.prepare" and really):
+            if module == "pipeline.prepare" and really:
                 words += ["--workers", "1"]
             elif module in ("pipeline.prepare", "pipeline.train"):
                 words.append("--dry-run")
@@ -128,21 +128,11 @@ def test_extracted_documents(place: Path, call: Call, follow: Follow) -> None:
     assert follow(call(inspect.main, "my data/documents")) == ["pipeline.prepare"]
 
 
-def test_shards_and_a_takedown_list(
-    prepared: Path, place: Path, call: Call, follow: Follow
-) -> None:
+def test_a_folder_of_shards(prepared: Path, place: Path, call: Call, follow: Follow) -> None:
     shards = place / "my data" / "shards" / "all of it"
     shards.parent.mkdir(parents=True)
     shutil.copytree(prepared, shards)
     assert follow(call(inspect.main, "my data/shards")) == ["pipeline.inspect"]
-    (first, *_) = pq.read_table(shards / "documents.parquet")["id"].to_pylist()
-    (place / "to remove.txt").write_text(f"{first}\n")
-    said = call(inspect.main, "to remove.txt")
-    assert follow(said) == ["pipeline.takedown"]
-    assert (shards.parent / "all of it-takedown" / "manifest.json").exists()
-    new = place / "without it"
-    words = ["--data", shards, "--documents", first, "--output", new, "--workers", 1]
-    assert follow(call(takedown.main, *words)) == ["pipeline.inspect"]
 
 
 def test_a_run_and_its_checkpoint(

@@ -15,7 +15,6 @@ import torch
 from pipeline import evaluate
 from pipeline.base.errors import CheckpointError
 from pipeline.cluster.ranks import Alone
-from pipeline.data.shards.manifest import read_manifest
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import Order
 from pipeline.training import start
@@ -130,7 +129,7 @@ def test_a_run_has_what_it_promises(trained: Path) -> None:
     assert list((run / "tensorboard").iterdir())
     (trace,) = (trained / "1x8" / "profile").iterdir()
     assert trace.name == "step-00000004.json.gz"
-    assert [read_status(trained / name).state for name in ("2x8", "taken-down")] == [
+    assert [read_status(trained / name).state for name in ("2x8", "stopped")] == [
         "finished", "stopped",
     ]  # fmt: skip
     assert len(read_status(trained / "moved").restarts) == 1
@@ -146,29 +145,6 @@ def test_a_fork_continues_another_run_under_its_own_schedule(trained: Path) -> N
     assert forked[0]["learning_rate"] != source[10]["learning_rate"]
     begun_from = json.loads((trained / "fork" / "run.json").read_text())["begun_from"]
     assert begun_from.endswith("1x16/checkpoints/step-00000010")
-
-
-def test_a_run_goes_on_without_documents_that_were_taken_down(
-    trained: Path, lesson: Path, arguments: Arguments, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A resume and a fork read the same rows on, and neither goes back to the text."""
-    once, resumed = lines(trained / "1x16"), lines(trained / "taken-down")
-    assert [line["step"] for line in resumed] == list(range(1, 13))
-    losses = [[line["loss"] for line in run] for run in (once, resumed)]
-    assert losses[0][:7] == losses[1][:7] and losses[0][7] != losses[1][7]
-    for line, other in zip(once[7:], resumed[7:]):
-        assert (line["sequences"], line["tokens"]) == (other["sequences"], other["tokens"])
-        assert line["predictions"] > other["predictions"]
-        assert np.isfinite(other["loss"]) and np.isfinite(other["grad_norm"])
-    without = read_manifest(trained / "without")
-    record = json.loads((trained / "taken-down" / "run.json").read_text())["data"][0]
-    assert record["fingerprint"] == without.fingerprint
-    assert record["ancestors"] == [read_manifest(lesson).fingerprint]
-    fork = lines(trained / "fork-taken-down")
-    assert [line["sequences"] for line in fork] == [11 * 16, 12 * 16]
-    parts = arguments(trained / "taken-down", **NO_DROPOUT)
-    with pytest.raises(CheckpointError, match="--data"):
-        start.open_run(job(monkeypatch, parts), alone())
 
 
 def test_a_fork_with_grown_data_reads_it_from_the_start(

@@ -23,8 +23,7 @@ def parse_inspect() -> argparse.Namespace:
         description="Show what PATH holds. Shards: counts, mask rates, lengths, and a sequence "
         "with its masks side by side. A tokenizer: how it handles many scripts. Documents: "
         "samples kept and dropped by reason, lengths, languages, sites, copies. A run, a "
-        "checkpoint, a model, a folder of them or a list of ids: what it is, and which commands "
-        "take it.",
+        "checkpoint, a model or a folder of them: what it is, and which commands take it.",
         epilog=example_text(
             "python -m pipeline.inspect data/shards/sample-roberta_tiny-* --verify",
             "python -m pipeline.inspect data/shards/sample-roberta_tiny-* --sequence 7 --tokens 0",

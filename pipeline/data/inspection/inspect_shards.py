@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from pipeline.data.inspection.sequences import PAIRS, locate, print_sequence
+from pipeline.data.inspection.sequences import PAIRS, locate, print_documents, print_sequence
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM
 from pipeline.data.shards.corpus_warnings import describe_copies, describe_unknown
 from pipeline.data.shards.manifest import (
@@ -53,12 +53,17 @@ def inspect_shards(arguments: argparse.Namespace, executor: Executor) -> None:
     title = f"sequence {arguments.sequence} of {split}"
     masks = read_masks(directory, manifest, shard, vocabulary, row)
     print_sequence(directory, shard, row, masks, title, tokenizer, vocabulary, arguments.tokens)
+    print_documents(directory, shard, row)
     if arguments.verify:
         files = len(manifest.files) + sum(len(member.files()) for member in manifest.shards)
-        print(
-            f"\nverified: {files} files match their hashes, {manifest.totals['sequences']:,} rows "
-            f"are well formed, masks match their keys ({_masks_in_words(manifest)})"
-        )
+        print(f"\nverified: {files} files match their hashes, ", end="")
+        if manifest.takedowns:
+            print("but documents were taken down by 0.2.0: rows and masks are not checked")
+        else:
+            print(
+                f"{manifest.totals['sequences']:,} rows are well formed, masks match their keys "
+                f"({_masks_in_words(manifest)})"
+            )
 
 
 def check_file_sizes(directory: Path, manifest: Manifest) -> None:
@@ -89,11 +94,6 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
         f"{size / totals['tokens']:.2f} bytes per token, {_masks_in_words(manifest)} "
         f"{masks / totals['tokens']:.2f}"
     )
-    for takedown in manifest.takedowns:
-        print(
-            f"  taken down from {takedown['parent']}: {sum(takedown['documents'].values()):,} "
-            f"documents, {takedown['tokens']:,} tokens in {takedown['sequences']:,} sequences"
-        )
     if len(manifest.corpora) > MOST_CORPORA:
         print(f"  {len(manifest.corpora):,} corpora, the largest of which are:")
     by_size = sorted(manifest.corpora, key=lambda name: -manifest.corpora[name]["tokens"])

@@ -1,21 +1,18 @@
-"""Describes a run, checkpoint, model, fine-tuning, folder of them or list of ids, and its uses.
+"""Describes a run, checkpoint, model, fine-tuning or folder of them, and its uses.
 
 Of models only JSON is read, so this needs no torch.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pipeline.base.command_line import data_root, next_lines, unused_path
-from pipeline.base.errors import ConfigError, DataError, PipelineError
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.typed_json import as_object, read_object
 from pipeline.data.shards.manifest import MANIFEST
-from pipeline.data.takedown.request import find_documents
 from pipeline.execution.work_directory import WORK
 from pipeline.recipes import RECIPES, recipe
 
@@ -25,10 +22,8 @@ _TUNING, _SCORES = "finetune.json", "scores.json"
 _CHECKPOINTS = "checkpoints"
 _PRETRAINED = ("ForMaskedLM", "ForPreTraining")
 """Ends of the names of classes whose folders have all that a recipe needs."""
-_ID = re.compile(rb"([\w.-]+\t)?\S.*@\d+")
-_HEAD_BYTES = 1 << 16
 _MOST_SHOWN = 20
-"""Folders that are listed, and lines of a file that are looked at."""
+"""Folders that are listed."""
 
 
 def describe_place(path: Path) -> list[str]:
@@ -39,7 +34,7 @@ def describe_place(path: Path) -> list[str]:
     if not path.exists():
         raise ConfigError(f"{path}: no such directory or file; give one that a command has written")
     if not path.is_dir():
-        return _id_list(path) if path.is_file() else []
+        return []
     if not any(path.iterdir()):
         raise ConfigError(
             f"{path} is an empty folder; fill it with pipeline.prepare ... --output {path}, or put "
@@ -170,23 +165,6 @@ def _fine_tuning(path: Path) -> list[str]:
     if model.is_dir():  # an ablation removes it
         lines.append(f"  model   {model}, for transformers")
     return lines
-
-
-def _id_list(path: Path) -> list[str]:
-    """Empty for a file of anything but ids of documents, as pipeline.takedown takes."""
-    with path.open("rb") as file:
-        lines = file.read(_HEAD_BYTES).splitlines()[:_MOST_SHOWN]
-    if not lines or not all(_ID.fullmatch(line) for line in lines):
-        return []
-    about = f"{path}: a list of ids of documents, for pipeline.takedown"
-    shards = [file.parent for file in sorted((data_root() / "shards").glob(f"*/{MANIFEST}"))]
-    for folder in shards:
-        with suppress(PipelineError):
-            find_documents(folder, [str(path)])
-            new = unused_path(Path(f"{folder}-takedown"))
-            call = ("takedown", "--data", folder, "--documents", path, "--output", new)
-            return [about, *next_lines(call)]
-    return [about, f"  no shards in {data_root() / 'shards'} have all of these documents"]
 
 
 def _folder(path: Path) -> list[str]:

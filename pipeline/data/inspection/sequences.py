@@ -13,6 +13,7 @@ from pipeline.base.errors import ConfigError
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM
 from pipeline.data.rows.segment_rows import IN_ORDER, RANDOM_NEXT, UNLABELLED
 from pipeline.data.shards import arrow_files
+from pipeline.data.shards.document_index import DOCUMENTS, SEQUENCE_COLUMNS, DocumentIndex
 from pipeline.data.shards.manifest import Manifest, Shard
 from pipeline.data.shards.row_statistics import Drawn
 from pipeline.data.tokenizers.definitions import UNIGRAM
@@ -93,6 +94,19 @@ def print_sequence(
         print(f"  {position:>5} {mark}  {token[:20]!r:<23}{cells}".rstrip())
     if shown_tokens < len(ids):
         print(f"  ... {len(ids) - shown_tokens} more tokens: --tokens 0 shows all")
+
+
+def print_documents(directory: Path, shard: Shard, row: int) -> None:
+    """Print id and origin of each document that has a part in one row."""
+    sequences = arrow_files.read_table(directory / shard.file)["sequence"].to_numpy()
+    sequence = sequences[row]
+    # documents and rows of one part belong together, and the upper half of an id is its part's
+    part = sequences[sequences >> np.uint64(32) == sequence >> np.uint64(32)]
+    documents = DocumentIndex(directory).documents_of(part, (*SEQUENCE_COLUMNS, "id", "origin"))
+    for document in documents.to_pylist():
+        inside = document["first_sequence"] <= sequence <= document["last_sequence"]
+        if inside or sequence in document["other_sequences"]:
+            print(f"  {DOCUMENTS}: {document['id']} {document['origin']}")
 
 
 def _shortened(text: str, room: int) -> str:

@@ -91,7 +91,7 @@ def find_sources(
         arguments.by_folder, bool(arguments.map),
     )  # fmt: skip
     sources = limit_pages(sources, arguments.pages_per_domain, arguments.language)
-    sources = rewrite_texts(sources, arguments.map, arguments.filter)
+    sources = rewrite_texts(sources, arguments.map, arguments.filter, arguments.exclude)
     print_input(sources, "input")
     found_languages = corpus_languages(languages, sources)
     if languages:

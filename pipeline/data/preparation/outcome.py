@@ -11,6 +11,7 @@ from pipeline.data.shards.corpus_warnings import describe_copies, describe_unkno
 from pipeline.data.shards.manifest import VALIDATION, Manifest
 from pipeline.data.shards.predicted import describe_predicted, predicted_share
 from pipeline.data.text.documents import UNDO_HTML, WITH_HTML, DocumentCounts
+from pipeline.data.text.excluded import EXCLUDED, load_excluded
 from pipeline.data.text.losses import describe_losses
 from pipeline.data.tokenizers.document_encoder import fast_engine
 from pipeline.ingest.corpora.shapes import describe_plain_text
@@ -42,6 +43,13 @@ def report_result(job: ShardsJob, manifest: Manifest, seconds: float) -> None:
         print(line)
     if len(about) > MOST_LINES:
         print(f"... {len(about) - MOST_LINES:,} more such lines: manifest.json has all counts")
+    names = len(load_excluded(job.sources[0].rewriting))
+    excluded = sum(corpus["dropped"].get(EXCLUDED, 0) for corpus in manifest.corpora.values())
+    if excluded < names:
+        print(
+            f"warning: --exclude names {names:,} documents, {excluded:,} were dropped; a name must "
+            "be spelled as id or origin in documents.parquet"
+        )
     engine = fast_engine(manifest.tokenizer["kind"]).split()[0]
     for mismatch in manifest.engine["mismatches"]:
         print(f"{engine} differed from tokenizers, which then redid the split: {mismatch}")

@@ -209,6 +209,13 @@ def _add_selection_arguments(parser: Parser) -> None:
         "trained on them (default: all)",
     )
     add_filter_argument(parser)
+    parser.add_argument(
+        "--exclude",
+        type=Path,
+        metavar="FILE",
+        help="drop the documents that a line of FILE names by its id or URL, the id or origin in "
+        "documents.parquet, such as those that someone wants removed",
+    )
 
 
 def add_filter_argument(parser: argparse.ArgumentParser) -> None:

@@ -145,7 +145,7 @@ def _find_text(memory, flags, rate_ppm, rounding, bits, budgets):  # type: ignor
             narrow = carray(uint16_pointer(memory.addresses[row]), tokens)
             first, last = np.uint16(flags.first), np.uint16(flags.last)
             text = _text_of(narrow, flags.special, first, last, found)
-        if text > 0:  # a row can lose all of its text in a takedown
+        if text > 0:  # a takedown of 0.2.0 may have left a row without any
             budgets[row] = max(1, (text * rate_ppm + rounding) // 1_000_000)
 
 

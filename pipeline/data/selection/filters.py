@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ from pipeline.config.settings import nearest
 from pipeline.data.selection.rule_sets import RULE_SETS, VERSIONS, Measured, Reasons
 from pipeline.data.selection.words import count_words
 from pipeline.data.text.document_map import find_map
+from pipeline.data.text.excluded import find_excluded
 from pipeline.data.text.line_rules import C4, LINES_VERSION
 from pipeline.ingest.documents.records import Rewriting, Source
 from pipeline.kernels.bits import Bytes, Offsets
@@ -163,13 +165,17 @@ def filters_by_corpus(given: list[str], corpora: Iterable[str]) -> dict[str, Fil
     return {corpus: Filters.parse(for_all + own) for corpus, own in rules.items()}
 
 
-def rewrite_texts(sources: list[Source], given_map: str, given: list[str]) -> list[Source]:
+def rewrite_texts(
+    sources: list[Source], given_map: str, given: list[str], exclude: Path | None = None
+) -> list[Source]:
     """The sources, whose documents pass a user's function and the rules that keep some lines.
 
-    given_map: FILE.py:FUNCTION, empty: none; given: as for `filters_by_corpus`. Raises ConfigError
-    if one is wrong.
+    given_map: FILE.py:FUNCTION, empty: none; given: as for `filters_by_corpus`; exclude: file that
+    names documents to drop. Raises ConfigError if one is wrong.
     """
     function = find_map(given_map) if given_map else Rewriting()
+    if exclude:
+        function = find_excluded(function, exclude)
     filters = filters_by_corpus(given, [source.corpus for source in sources])
     of_corpus = {
         corpus: function._replace(lines=LINES_VERSION if its.c4 else 0)

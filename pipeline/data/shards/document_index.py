@@ -1,15 +1,12 @@
 """documents.parquet: for each document, every sequence that holds a part of it.
 
-This answers takedown requests. All sequences from `first_sequence` to `last_sequence` hold a part
-of the document. `other_sequences` are those of other documents with a random second segment from
-it (NSP), and those of later draws (`data.segments.draws`). Sequence ids are the `sequence` column
-of the rows.
+So it is known which rows hold a text that someone wants removed. All sequences from
+`first_sequence` to `last_sequence` hold a part of the document. `other_sequences` are those of
+other documents with a random second segment from it (NSP), and those of later draws
+(`data.segments.draws`). Sequence ids are the `sequence` column of the rows.
 
 `text_hash` is the hash of the cleaned text that decides whether the document is held out. It allows
 comparing directories by text, since ids only name places in files.
-
-Shards that `pipeline.takedown` wrote have one more column, `taken_down`: whether the tokens of the
-document are pads. Such a document has no `origin` any more, since a URL often holds the title.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -45,11 +41,6 @@ REPEATED = ["corpus", "licence"]
 """Columns that Parquet writes with a dictionary. Ids and addresses differ, so that looking them up
 in one doubles the time, and the file grows by a fifth (2026-11)."""
 SEQUENCE_COLUMNS = ("first_sequence", "last_sequence", "other_sequences")
-TAKEN_DOWN = "taken_down"
-"""Column of shards from which documents were taken down; absent where none was."""
-_FIELDS = [*(DOCUMENTS_SCHEMA.field(name) for name in SEQUENCE_COLUMNS), (TAKEN_DOWN, pa.bool_())]
-# pa.array, which `empty_table` calls, imports pandas: a quarter second of every command.
-_NO_DOCUMENTS = pa.Table.from_batches([], pa.schema(_FIELDS))
 _ANY_SEQUENCE = (0, (1 << 64) - 1)
 
 
@@ -86,17 +77,13 @@ def document_table(
     return pa.table(columns, schema=DOCUMENTS_SCHEMA)
 
 
-def with_taken_down(path: Path, there: list[str], names: Sequence[str]) -> list[str]:
-    """Columns to read of documents.parquet: `names`, and TAKEN_DOWN if it is `there`.
-
-    Raises DataError if one of the names is not.
-    """
+def require_columns(path: Path, there: list[str], names: Sequence[str]) -> None:
+    """Raise DataError unless documents.parquet, which has the columns `there`, has all `names`."""
     if missing := set(names) - set(there):
         raise DataError(
             f"{path} has no column {min(missing)}: it is damaged, or of a version before 0.2.0; "
             "copy it again, or run pipeline.prepare into a new directory"
         )
-    return [*names, *({TAKEN_DOWN} & set(there))]
 
 
 class DocumentIndex:
@@ -110,47 +97,46 @@ class DocumentIndex:
         """directory: of shards."""
         self.path = directory / DOCUMENTS
 
-    def tables(self, names: Sequence[str] = DOCUMENTS_SCHEMA.names) -> Iterator[pa.Table]:
-        """All row groups in order: the columns `names`, then TAKEN_DOWN.
+    def documents_of(
+        self, sequences: npt.NDArray[np.uint64], names: Sequence[str] = SEQUENCE_COLUMNS
+    ) -> pa.Table:
+        """The documents whose first row is one of these, in order: the columns `names`.
 
-        Raises DataError if the file is missing or damaged, as `documents_of` does.
-        """
-        for group in range(self._opened.num_row_groups):
-            yield self._read(group, names)
-
-    def documents_of(self, sequences: npt.NDArray[np.uint64]) -> pa.Table:
-        """The places of a shard's documents: SEQUENCE_COLUMNS and TAKEN_DOWN, in order.
-
-        sequences: [rows] of the shard.
+        sequences: [rows], ascending. Raises DataError if the file is missing, damaged or lacks a
+        column.
         """
         found = []
-        for group in self._bounds.holding(sequences[0], sequences[-1]):
-            documents = self._read(group, SEQUENCE_COLUMNS)
-            first = documents["first_sequence"].to_numpy()
-            places = np.minimum(np.searchsorted(sequences, first), len(sequences) - 1)
-            own = sequences[places] == first  # others are of other shards
-            found.append(documents.filter(pa.array(own)))
-        return pa.concat_tables(found) if found else _NO_DOCUMENTS
+        with self._named():
+            least, most = self._bounds
+            for group in np.flatnonzero((least <= sequences[-1]) & (most >= sequences[0])).tolist():
+                # other workers use the other cores
+                documents = self._opened.read_row_group(group, columns=names, use_threads=False)
+                first = documents["first_sequence"].to_numpy()
+                places = np.minimum(np.searchsorted(sequences, first), len(sequences) - 1)
+                found.append(documents.filter(pa.array(sequences[places] == first)))
+        schema = pa.schema([DOCUMENTS_SCHEMA.field(name) for name in names])
+        # not pa.concat_tables([]) or empty_table, which import pandas: a quarter second
+        return pa.concat_tables(found) if found else pa.Table.from_batches([], schema)
 
     @functools.cached_property
     def _opened(self) -> pq.ParquetFile:
-        with self._named():
-            return pq.ParquetFile(self.path)
+        file = pq.ParquetFile(self.path)
+        require_columns(self.path, file.schema_arrow.names, SEQUENCE_COLUMNS)
+        return file
 
     @functools.cached_property
-    def _bounds(self) -> _Bounds:
-        with self._named():
-            with_taken_down(self.path, self._opened.schema_arrow.names, SEQUENCE_COLUMNS)
-            return _Bounds.read(self._opened)
-
-    def _read(self, group: int, names: Sequence[str]) -> pa.Table:
-        with self._named():
-            wanted = with_taken_down(self.path, self._opened.schema_arrow.names, names)
-            # Other workers use the other cores.
-            table = self._opened.read_row_group(group, columns=wanted, use_threads=False)
-        if TAKEN_DOWN not in wanted:
-            table = table.append_column(TAKEN_DOWN, pa.array(np.zeros(len(table), np.bool_)))
-        return table.select([*names, TAKEN_DOWN])
+    def _bounds(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """[row groups] least and most `first_sequence`; a group without statistics may hold any."""
+        file = self._opened
+        column = file.schema.names.index("first_sequence")
+        groups = (file.metadata.row_group(group) for group in range(file.num_row_groups))
+        chunks = (group.column(column).statistics for group in groups)
+        ranges = [
+            (chunk.min, chunk.max) if chunk is not None and chunk.has_min_max else _ANY_SEQUENCE
+            for chunk in chunks
+        ]
+        least, most = np.array(ranges, np.uint64).reshape(-1, 2).T
+        return least, most
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -161,42 +147,6 @@ class DocumentIndex:
             raise DataError(f"{self.path} is missing; copy it again") from error
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{self.path} is damaged: {error}; copy it again") from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """The range of `first_sequence` in each row group: arrays [row groups]."""
-
-    least: npt.NDArray[np.uint64]
-    most: npt.NDArray[np.uint64]
-    least_from: npt.NDArray[np.uint64]
-    """Least of this group and those after it."""
-    most_until: npt.NDArray[np.uint64]
-    """Most of this group and those before it."""
-
-    @classmethod
-    def read(cls, file: pq.ParquetFile) -> _Bounds:
-        """Bounds by the statistics of the row groups; a group without them may hold any."""
-        column = file.schema.names.index("first_sequence")
-        groups = (file.metadata.row_group(group) for group in range(file.num_row_groups))
-        chunks = (group.column(column).statistics for group in groups)
-        ranges = [
-            (chunk.min, chunk.max) if chunk is not None and chunk.has_min_max else _ANY_SEQUENCE
-            for chunk in chunks
-        ]
-        least, most = np.array(ranges, np.uint64).reshape(-1, 2).T
-        least_from = np.minimum.accumulate(least[::-1])[::-1]
-        return cls(least, most, least_from, np.maximum.accumulate(most))
-
-    def holding(self, first: np.uint64, last: np.uint64) -> list[int]:
-        """The row groups that can hold a document between two sequences, in order."""
-        # both bounds are monotonic, so bisection leaves few of thousands of groups
-        begin = np.searchsorted(self.most_until, first)
-        end = np.searchsorted(self.least_from, last, "right")
-        between = slice(begin, end)
-        holds = (self.least[between] <= last) & (self.most[between] >= first)
-        found: list[int] = (begin + np.flatnonzero(holds)).tolist()
-        return found
 
 
 def verify_documents(path: Path, documents: pa.Table, file: str, rows: pa.Table) -> None:

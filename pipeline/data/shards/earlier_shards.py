@@ -1,7 +1,6 @@
 """`--against SHARDS...`: directories of earlier shards -> the signatures of their documents.
 
-Signatures are found by fingerprint, not by path, so shards can be moved. Shards that a takedown
-made share the store of those that they were made from.
+Signatures are found by fingerprint, not by path, so shards can be moved.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pipeline.data.shards.manifest import Manifest, read_manifest
 
 def signatures_of(manifest: Manifest) -> Path:
     """Folder of the signatures of some shards' documents, if they were kept."""
-    return signatures_folder((*manifest.ancestors, manifest.fingerprint)[0])  # the oldest's
+    return signatures_folder(manifest.fingerprint)
 
 
 def signatures_folder(fingerprint: str) -> Path:
@@ -60,11 +59,4 @@ def _read(directory: Path, manifest: Manifest, place: Path) -> EarlierShards:
         )
     store = read_store(place)
     require_comparable(store, directory)
-    # every takedown since then must have cleared the signatures of its documents
-    taken = (*manifest.ancestors, manifest.fingerprint)[1:]
-    if missing := [mark for mark in taken if mark not in store.index.taken_down]:
-        raise ConfigError(
-            f"--against {directory}: {place} still has signatures of documents that were taken "
-            f"down (shards {missing[0]}); run that pipeline.takedown again"
-        )
     return EarlierShards(manifest.fingerprint, store)

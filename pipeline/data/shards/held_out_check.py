@@ -21,34 +21,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.base.errors import DataError
-from pipeline.data.shards.document_index import (
-    DOCUMENTS,
-    TAKEN_DOWN,
-    is_held_out,
-    with_taken_down,
-)
+from pipeline.data.shards.document_index import DOCUMENTS, is_held_out, require_columns
 from pipeline.data.shards.manifest import VALIDATION, Manifest
 
 Hashes = npt.NDArray[np.uint64]
 
-_COLUMNS = ["text_hash", "first_sequence"]  # and TAKEN_DOWN, where there is one
+_COLUMNS = ["text_hash", "first_sequence"]
 _BATCH_ROWS = 1 << 20
 
 
 def check_held_out(directories: Sequence[tuple[Path, Manifest]]) -> None:
     """Raise DataError if one directory trains on a document that another one holds out.
 
-    Also if one still has documents that were taken down to make another. Reads 16 bytes per
-    document of each directory, twice; memory holds the hashes of held-out documents. Directories
-    with the same documents.parquet cannot disagree and are read once.
+    Reads 16 bytes per document of each directory, twice; memory holds the hashes of held-out
+    documents. Directories with the same documents.parquet cannot disagree and are read once.
     """
-    for directory, manifest in directories:
-        for other, former in directories:
-            if former.fingerprint in manifest.ancestors:
-                raise DataError(
-                    f"{directory} is {other} without documents that were taken down; train on "
-                    f"{directory} alone"
-                )
     distinct: dict[str, Path] = {}
     for directory, manifest in directories:
         distinct.setdefault(_identity(manifest), directory)
@@ -90,10 +77,8 @@ def _documents(directory: Path) -> Iterator[tuple[Hashes, npt.NDArray[np.bool_]]
     path = directory / DOCUMENTS
     try:
         with pq.ParquetFile(path) as file:
-            columns = with_taken_down(path, file.schema_arrow.names, _COLUMNS)
-            for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
-                if TAKEN_DOWN in columns:
-                    batch = batch.filter(pc.invert(batch.column(TAKEN_DOWN)))
+            require_columns(path, file.schema_arrow.names, _COLUMNS)
+            for batch in file.iter_batches(_BATCH_ROWS, columns=_COLUMNS):
                 hashes, sequences = (batch.column(name).to_numpy() for name in _COLUMNS)
                 yield hashes, is_held_out(sequences)
     except FileNotFoundError as error:

@@ -64,9 +64,6 @@ _NEEDED_OF_EACH: dict[str, dict[str, type]] = {
         "packed": dict[str, int], "unknown": dict[str, int], "held_out_copies": dict[str, int],
     },
     "files": {"bytes": int, "xxh3_64": str},
-    "takedowns": {
-        "parent": str, "documents": dict[str, int], "sequences": int, "tokens": int,
-    },
 }  # fmt: skip
 """Entries that each item of these sections has."""
 _COUNTS = {
@@ -152,7 +149,7 @@ class Manifest:
     compression: str
     engine: dict[str, Any]
     """Recipe name, and versions of the code that made ids, sentences, rows and masks; REWRITING, by
-    corpus, if a user's function or the rules of C4 changed the texts."""
+    corpus, if a user's function or the rules of C4 changed texts, or documents were excluded."""
     tokenizer: dict[str, Any]
     """sha256 of tokenizer.json, kind, size and the five special ids."""
     corpora: dict[str, Any]
@@ -165,13 +162,8 @@ class Manifest:
     """Bytes and xxh3_64 of every other file, by path."""
     shards: tuple[Shard, ...]
     takedowns: tuple[dict[str, Any], ...] = ()
-    """Removals by `pipeline.takedown`, oldest first: fingerprint of the parent, documents per
-    corpus, sequences and tokens. Not stored when empty."""
-
-    @property
-    def ancestors(self) -> tuple[str, ...]:
-        """Fingerprints of the same shards before documents were taken down, oldest first."""
-        return tuple(takedown["parent"] for takedown in self.takedowns)
+    """Removals by the takedown of 0.2.0, which left pads in the rows: only read. Not stored when
+    empty."""
 
     def of(self, split: str) -> tuple[Shard, ...]:
         """The shards of one split, in order."""
@@ -273,8 +265,6 @@ def _check_sections(manifest: Manifest) -> None:
     for file in manifest.files:
         if not is_plain_name(file.removeprefix("tokenizer/")):
             raise ValueError(f"{file!r} is not NAME or tokenizer/NAME")
-    for number, takedown in enumerate(manifest.takedowns):
-        require(takedown, _NEEDED_OF_EACH["takedowns"], f"takedowns[{number}]")
 
 
 def _check_values(value: object, where: str) -> None:

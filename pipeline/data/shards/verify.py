@@ -1,7 +1,6 @@
 """Verification of shards against the manifest: hashes, well-formed rows, masks drawn again.
 
-Masks of a row with a document that was taken down cannot be drawn again: words, and with them most
-schemes, depend on the text that is gone. They must be well formed, and predict nothing there.
+Shards that the takedown of 0.2.0 wrote are only hashed: their masks depend on text that is gone.
 """
 
 from __future__ import annotations
@@ -19,9 +18,7 @@ import pyarrow as pa
 from pipeline.base.errors import DataError
 from pipeline.base.progress import tracked
 from pipeline.config.data_settings import DataSettings
-from pipeline.config.formats import SEPARATORS
 from pipeline.data.rows.masks import GENERATOR_VERSION, Masking, Masks
-from pipeline.data.rows.predictions import Predictions
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.document_index import DocumentIndex, verify_documents
 from pipeline.data.shards.manifest import (
@@ -35,8 +32,6 @@ from pipeline.data.shards.manifest import (
     hash_file,
     stored_masks,
 )
-from pipeline.data.shards.segments import BoolArray, IntArray, taken_tokens
-from pipeline.data.shards.shard_task import ShardTask
 from pipeline.data.shards.token_counts import TOKEN_COUNTS, Counts, count_ids, read_counts
 from pipeline.data.shards.well_formed import wrong_rows
 from pipeline.data.tokenizers.folders import read_vocabulary, read_word_starts
@@ -59,7 +54,8 @@ def verify(directory: Path, manifest: Manifest, executor: Executor) -> Vocabular
         counts = np.zeros(vocabulary.size, np.uint64)
         masking = masking_of(directory, manifest, vocabulary)
         about = replace(manifest, shards=())  # each process gets a copy, and each task its shard
-        check = ShardCheck(directory, about, vocabulary, masking, counted).start
+        if not manifest.takedowns:
+            check = ShardCheck(directory, about, vocabulary, masking, counted).start
     tasks = [ShardTask(number, shard) for number, shard in enumerate(manifest.shards)]
     found: dict[int, list[str]] = {}
     results = executor.results(Stage(None, check), tasks)
@@ -76,6 +72,30 @@ def verify(directory: Path, manifest: Manifest, executor: Executor) -> Vocabular
     if wrong:
         raise DataError(wrong[0])
     return vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTask:
+    """One shard as a unit of work."""
+
+    number: int
+    """Index in the manifest."""
+    shard: Shard
+
+    @property
+    def weight(self) -> int:
+        """Bytes of its files."""
+        return sum(file.bytes for file in self.shard.files())
+
+    @property
+    def name(self) -> str:
+        """Its description in logs."""
+        return f"shard {self.shard.file}"
+
+    @property
+    def marker(self) -> str:
+        """Its name among the tasks; it leaves no file."""
+        return self.shard.file
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +167,10 @@ class ShardCheck:
     ) -> list[int]:
         """The predictions of each of a piece's masks. Raises DataError if a mask is not what its
         key draws, or the documents are wrong."""
-        vocabulary = self.vocabulary
         ids, offsets = arrow_files.ragged(rows["input_ids"])
         sequences = rows["sequence"].to_numpy()
         documents = index.documents_of(sequences)
         verify_documents(index.path, documents, shard.file, rows)
-        taken = taken_tokens(rows, documents, SEPARATORS[self.manifest.tokenizer["kind"]])
-        if wrong := _wrong_takedown(ids, taken, vocabulary):
-            path = self.directory / shard.file
-            raise DataError(f"{path}: {wrong}; run pipeline.takedown again")
         drawn = self.masking.draw_duplicates(
             ids, offsets, str(rows["corpus"][0]), sequences, range(len(masks))
         )
@@ -163,8 +178,6 @@ class ShardCheck:
         for mask, table, expected in zip(shard.masks, masks, drawn):
             path = self.directory / mask.file
             found = arrow_files.masks_of(table)
-            if taken.any():
-                expected = _with_taken_rows(path, found, expected, taken, ids, offsets, vocabulary)
             _verify_masks(path, found, expected)
             predictions.append(expected.predictions)
         return predictions
@@ -273,7 +286,7 @@ def _wrong_hash(directory: Path, name: str, size: int, expected: str) -> list[st
 
 def _counted_split(manifest: Manifest) -> str:
     """The split whose tokens the stored counts are of, or "" if there are none to compare."""
-    # a takedown takes tokens and leaves the counts, by which the masks were drawn
+    # a takedown took tokens and left the counts, by which the masks were drawn
     if TOKEN_COUNTS not in manifest.files or manifest.takedowns:
         return ""
     return TRAIN if manifest.of(TRAIN) else VALIDATION
@@ -287,40 +300,6 @@ def _wrong_counts(directory: Path, manifest: Manifest, counts: Counts) -> list[s
         f"{directory / TOKEN_COUNTS} does not count the tokens of the rows; run pipeline.prepare "
         "again"
     ]
-
-
-def _wrong_takedown(ids: npt.NDArray[Any], taken: BoolArray, vocabulary: Vocabulary) -> str:
-    """The error in the tokens of documents that were taken down, `taken` [tokens], or ""."""
-    if (taken & ~vocabulary.special[ids]).any():
-        return "text of a document that was taken down is still there"
-    if (~taken & (ids == vocabulary.pad)).any():
-        return "a padding token is outside the documents that were taken down"
-    return ""
-
-
-def _with_taken_rows(
-    path: Path,
-    stored: Masks,
-    drawn: Masks,
-    taken: BoolArray,
-    ids: npt.NDArray[Any],
-    offsets: IntArray,
-    vocabulary: Vocabulary,
-) -> Masks:
-    """The masks that `path` should hold: as drawn, but as stored in rows with taken tokens."""
-    is_taken = np.logical_or.reduceat(taken, offsets[:-1])  # no row is empty, as reduceat needs
-    try:
-        theirs, ours = (Predictions.of(masks, offsets) for masks in (stored, drawn))
-    except ValueError as error:
-        raise DataError(f"{path}: {error}; run pipeline.takedown again") from error
-    if vocabulary.special[ids[theirs.places]].any():
-        raise DataError(f"{path} predicts a special token; run pipeline.takedown again")
-    kept = [
-        # what the key draws depends on the text that is gone, so these rows keep what is stored
-        part.select(is_taken[np.searchsorted(offsets, part.places, "right") - 1] == wanted)
-        for part, wanted in ((theirs, True), (ours, False))
-    ]
-    return Predictions.merge(*kept).to_masks(offsets, drawn.swapped)
 
 
 def _verify_masks(path: Path, found: Masks, expected: Masks) -> None:

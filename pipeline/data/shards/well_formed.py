@@ -49,10 +49,7 @@ def _wrong_tokens(
         return "a row does not start and end with its special tokens"
     if np.count_nonzero(ids == vocabulary.bos) != len(lengths):
         return "a row has a start token inside"
-    never = [vocabulary.mask]
-    # rows have no padding: a pad stands where text was taken down
-    if not manifest.takedowns:
-        never.append(vocabulary.pad)
+    never = [vocabulary.mask, vocabulary.pad]  # rows have no padding
     if vocabulary.kind == BYTE_BPE:  # encodes every text without unknown tokens
         never.append(vocabulary.unk)
     if np.isin(ids, never).any():

@@ -16,6 +16,7 @@ import xxhash
 from pipeline.base.errors import DataError
 from pipeline.data.text.cleaning import CleanText, clean
 from pipeline.data.text.document_map import FAILED, MAP, Document, apply_map
+from pipeline.data.text.excluded import EXCLUDED, load_excluded
 from pipeline.data.text.giants import RUN_CHARACTERS, in_pieces
 from pipeline.data.text.line_rules import KeptLines, keep_lines
 from pipeline.data.text.losses import CLEANING, READ, FileLosses, cleaned_away
@@ -222,7 +223,12 @@ def read_batches(
     for piece in pieces:
         source = piece.source
         is_pack = source.raw_format == PACK
+        excluded = load_excluded(source.rewriting)
         for read in _count_records(piece, counts):
+            # before the user's function, which must not see what somebody wants removed
+            if excluded and isinstance(read, Record) and {read.id, read.origin} & excluded:
+                counts.leave_out(read.id, EXCLUDED, len(read.text.encode(errors="replace")))
+                continue
             record = mapped(read, source, counts) if source.rewriting.function else read
             if record is None:  # dropped by --map, and counted there
                 continue
@@ -245,6 +251,9 @@ def read_batches(
             # nearly every document is spared a generator
             is_short = len(record.text) <= RUN_CHARACTERS
             for part in (record,) if is_short else in_pieces(record):
+                if part.id in excluded:  # a part of a giant, which has an id of its own
+                    counts.leave_out(part.id, EXCLUDED, len(part.text.encode(errors="replace")))
+                    continue
                 records.append(part)
                 sources.append(source)
                 files.append(file)

@@ -184,8 +184,8 @@ CORPORA = {
             download_bytes=24.2e9,
         ),
         defects=(
-            "documents have no URL, so a page's source and owner are unknown. A takedown request "
-            "can only be matched by text.",
+            "documents have no URL, so a page's source and owner are unknown. What someone wants "
+            "removed can only be found by its text.",
             "near-duplicates were removed at a similarity of 0.5, and pages under 128 tokens; "
             "copies across corpora remain: use --dedup when you combine it with others.",
         ),

@@ -87,11 +87,16 @@ class Rewriting(NamedTuple):
     """Hash of that file."""
     lines: int = 0
     """Version of the rules that keep some lines, see `line_rules`; 0: all stay."""
+    excluded: str = ""
+    """Absolute path of a file that names documents to drop, see `excluded`; empty: none."""
+    excluded_hash: str = ""
+    """SHA-256 of that file."""
 
     def identity(self) -> dict[str, Any]:
         """Identity of the changes, for fingerprints and manifests; empty if there are none."""
         function = {"map": f"{self.function} {self.sha256}"} if self.function else {}
-        return function | ({"lines": self.lines} if self.lines else {})
+        lines = {"lines": self.lines} if self.lines else {}
+        return function | lines | ({"excluded": self.excluded_hash} if self.excluded else {})
 
 
 FileKind = tuple[Format, Compression, int, int]

@@ -58,8 +58,8 @@ class RunRecord:
     plans: Sequence[Mapping[str, Any]]
     """For each phase, the numbers derived from the run, its data and its machines."""
     data: Sequence[Mapping[str, Any]]
-    """Directory, fingerprint and rows of each dataset, in the order given; `ancestors` too where
-    documents were taken down, and `languages` of its corpora where a phase mixes languages."""
+    """Directory, fingerprint and rows of each dataset, in the order given; `languages` of its
+    corpora too where a phase mixes languages."""
     tokenizer_sha256: str
     order_version: int
     """Version of the order of samples, see `pipeline.loading.order`."""
@@ -115,21 +115,6 @@ class RunRecord:
         """Tokens of the longest rows that the weights of a step were trained on, by this run or
         before it."""
         return max(self.initial_length, trained_length(self.run, step))
-
-    def accepts(self, name: str, fingerprint: str) -> bool:
-        """True if the run can continue at its position in data that had this fingerprint: the data
-        is the same, or documents were taken down from it; name: as in `fingerprints`."""
-        number = name.removeprefix("data-")
-        # No number: it is the tokenizer, which has no ancestors.
-        former = self.data[int(number)].get("ancestors", ()) if name != number else ()
-        return fingerprint in (self.fingerprints[name], *former)
-
-    def continues(self, fingerprints: Mapping[str, str]) -> bool:
-        """True if the tokenizer and all data `accepts` those of a checkpoint."""
-        mine = self.fingerprints
-        return fingerprints.keys() == mine.keys() and all(
-            self.accepts(name, fingerprints[name]) for name in mine
-        )
 
     @property
     def directories(self) -> list[Path]:
@@ -209,9 +194,7 @@ def check_same_run(
             )
     described = _describe(run, datasets)
     before = [dataset["fingerprint"] for dataset in earlier.data]
-    # A takedown keeps rows and order, so the run continues in what it left.
-    now = [(d.manifest.fingerprint, *d.manifest.ancestors) for d in datasets]
-    if len(before) != len(now) or any(b not in n for b, n in zip(before, now)):
+    if before != [dataset.manifest.fingerprint for dataset in datasets]:
         raise CheckpointError(
             f"{directory} was started with data {_in_words(earlier.data)}; now it is "
             f"{_in_words(described)}. Give the same --data in the same order, or start "
@@ -260,7 +243,7 @@ def check_source(state: State, record: RunRecord, directory: Path, forked: bool)
     for name, now in record.fingerprints.items():
         before = state.fingerprints.get(name, "none")
         # A fork may read other text, but ids must mean the same tokens.
-        if not record.accepts(name, before) and (name == "tokenizer" or not forked):
+        if before != now and (name == "tokenizer" or not forked):
             advice = (
                 "give data with the same tokenizer" if forked else "give the data it started with"
             )
@@ -279,7 +262,6 @@ def _describe(run: Run, datasets: Sequence[Dataset]) -> list[dict[str, Any]]:
             "fingerprint": dataset.manifest.fingerprint,
             "sequences": dataset.rows,
         }
-        | ({"ancestors": [*dataset.manifest.ancestors]} if dataset.manifest.ancestors else {})
         | ({"languages": _languages_of(dataset)} if mixed else {})
         for dataset in datasets
     ]

@@ -1,4 +1,4 @@
-"""One corpus in shards of one piece, and in shards of several; prepare, inspect and takedown."""
+"""One corpus in shards of one piece, and in shards of several; prepare and inspect."""
 
 import functools
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import inspect, takedown
+from pipeline import inspect
 from tests.launching.shared import build_once
 from tests.pipeline.preparing import SMALL_SPLITS, Call, finish, many_documents, tiny
 
@@ -48,14 +48,3 @@ def copy(prepared: Path, tmp_path: Path) -> Path:
 def show(call: Call) -> Call:
     """`pipeline.inspect` in this process; returns what it printed, or its error line."""
     return functools.partial(call, inspect.main, "--workers", 1)
-
-
-@pytest.fixture
-def take(call: Call, tmp_path: Path) -> Call:
-    """Takes documents down from `data` to `tmp_path`/new, or to another output."""
-
-    def take(data: Path, *words: object, output: str = "new", code: int = 0) -> str:
-        given = ("--output", tmp_path / output, "--workers", 1, "--documents", *words)
-        return call(takedown.main, "--data", data, *given, code=code)
-
-    return take

@@ -4,7 +4,6 @@ import json
 import shlex
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.command_line import data_root
@@ -124,23 +123,6 @@ def test_a_fine_tuning(show: Call, tmp_path: Path) -> None:
     (path / "scores.json").write_text("{")
     with pytest.raises(DataError, match=r"scores\.json is damaged"):
         describe_place(path)
-
-
-def test_a_list_of_ids(prepared: Path, show: Call, root: Path, tmp_path: Path) -> None:
-    ids = pq.read_table(prepared / "documents.parquet")["id"].to_pylist()[:3]
-    listed = tmp_path / "taken down.txt"
-    listed.write_text("\n".join(ids) + "\n")
-    about = f"{listed}: a list of ids of documents, for pipeline.takedown\n"
-    shards = root / "shards"
-    assert show(listed) == f"{about}  no shards in {shards} have all of these documents\n"
-    shards.mkdir(parents=True)
-    (shards / "mine").symlink_to(prepared)
-    assert calls(show(listed)) == [
-        ["pipeline.takedown", "--data", f"{shards}/mine", "--documents", str(listed),
-         "--output", f"{shards}/mine-takedown"],
-    ]  # fmt: skip
-    listed.write_text("\n".join([*ids, "a line of text"]))
-    assert "next: python -m pipeline.prepare --corpus taken-down --input" in show(listed)
 
 
 def test_a_folder_of_datasets_is_no_checkpoint(tmp_path: Path) -> None:

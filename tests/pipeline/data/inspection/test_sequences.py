@@ -32,6 +32,7 @@ def test_ends_of_documents_and_held_out_rows_are_shown(prepared: Path, show: Cal
     crossing = next(row for row, starts in enumerate(marks) if len(starts) > 1)
     out = show(prepared, "--sequence", first + crossing, "--tokens", 0)
     assert "document 1:" in out
+    assert out.count("  documents.parquet: ") == len(marks[crossing])
     start = str(marks[crossing][1])
     assert any(line.split()[:2] == [start, "|"] for line in out.splitlines())
     assert "rows/validation-00000.arrow row 0" in show(prepared, "--split", "validation")

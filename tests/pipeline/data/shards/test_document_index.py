@@ -12,7 +12,6 @@ from pipeline.data.rows.pack import pack
 from pipeline.data.shards.document_index import (
     DOCUMENTS,
     DOCUMENTS_SCHEMA,
-    TAKEN_DOWN,
     DocumentIndex,
     document_table,
     verify_documents,
@@ -115,17 +114,12 @@ def test_row_groups_in_any_order(statistics: bool, tmp_path: Path) -> None:
 
 
 def test_documents_that_cannot_be_read(tmp_path: Path) -> None:
-    """Before them, ones that can, of which nothing was taken down."""
-    (group,) = write_groups(tmp_path, [[1, 2]]).tables(["id"])
-    assert group.column_names == ["id", TAKEN_DOWN]
-    assert not np.any(group[TAKEN_DOWN].to_numpy())
+    rows = np.array([1, 2], np.uint64)
+    write_groups(tmp_path, [[1, 2]])
     path = tmp_path / DOCUMENTS
-    pq.write_table(pq.read_table(path).drop(["text_hash"]), path)
-    with pytest.raises(DataError, match="has no column text_hash"):
-        list(DocumentIndex(tmp_path).tables())
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(DataError, match="is damaged"):
-        list(DocumentIndex(tmp_path).tables())
+        DocumentIndex(tmp_path).documents_of(rows)
     path.unlink()
     with pytest.raises(DataError, match="is missing"):
-        list(DocumentIndex(tmp_path).tables())
+        DocumentIndex(tmp_path).documents_of(rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import inspect, prepare, takedown
+from pipeline import inspect, prepare
 from pipeline.base.errors import ConfigError
 from pipeline.data.selection.signature_store import INDEX, SIGNATURES, read_store
 from pipeline.data.shards.earlier_shards import read_earlier, signatures_of
@@ -88,29 +88,6 @@ def test_shards_that_exist_get_only_their_signatures(month: Call, root: Path) ->
     assert contents(april) == before
     assert "signatures:" not in month("april", "--keep-signatures")
     month("may", "--against", april)
-
-
-def test_a_takedown_removes_signatures(
-    call: Call, month: Call, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    april, new = root / "shards" / "april", root / "shards" / "new"
-    month("april", "--keep-signatures")
-    store = signatures_of(read_manifest(april))
-    old = [path.read_bytes() for path in read_store(store).paths]
-    words = ["--data", april, "--documents", "april.jsonl@0", "--output", new, "--workers", 1]
-    with monkeypatch.context() as patched:
-        patched.setattr(takedown, "clear_signatures", lambda *_: 0)  # killed before it
-        call(takedown.main, *words)
-    error = month("may", "--against", new, code=2)
-    assert f"{store} still has signatures of documents" in error
-    assert "run that pipeline.takedown again" in error
-    assert f"{store}: 1 signatures taken out\n" in call(takedown.main, *words)
-    assert "signatures taken out" not in call(takedown.main, *words)
-    assert signatures_of(read_manifest(new)) == store
-    left = [path.read_bytes() for path in read_store(store).paths]
-    assert len(left) == len(old) and left != old
-    said = month("may", "--against", new)  # the copy of what is gone is new again
-    assert f"dropped 4 near-duplicate of one in shards {read_manifest(new).fingerprint}" in said
 
 
 def test_what_is_refused(month: Call, root: Path) -> None:

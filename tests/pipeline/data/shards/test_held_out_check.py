@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import takedown, train
+from pipeline import train
 from pipeline.base.errors import DataError
 from pipeline.data.shards.document_index import DOCUMENTS
 from pipeline.data.shards.held_out_check import check_held_out
@@ -56,24 +56,6 @@ def test_a_grown_corpus_is_not_mixed_with_its_earlier_shards(
         assert part in message
     arguments = ["roberta_tiny", "--data", first, second, "--output", tmp_path / "run", *ONE_MASK]
     assert call(train.main, *arguments, "--dry-run", code=2) == f"error: {message}\n"
-
-
-def test_documents_that_were_taken_down_do_not_conflict(
-    grown: tuple[Path, Path], tmp_path: Path, call: Call
-) -> None:
-    """Neither those that one directory trained on nor those that the other held out."""
-    first, second = grown
-    (one, one_held), (two, two_held) = (documents_of(directory) for directory in grown)
-    held_out = set(one.filter(one_held)["text_hash"].to_pylist())
-    trained = two.filter(~two_held).to_pylist()
-    shared = [row["id"] for row in trained if row["text_hash"] in held_out]
-    assert shared
-    new = tmp_path / "new"
-    arguments = ["--documents", *shared, "--output", new, "--workers", 1]
-    call(takedown.main, "--data", second, *arguments)
-    with pytest.raises(DataError, match=f"{new} is {second} without"):
-        check(second, new)
-    check(first, new)
 
 
 def test_the_same_documents_in_other_rows_do_not_conflict(

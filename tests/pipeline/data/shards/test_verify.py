@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline import prepare
 from pipeline.base.errors import DataError
 from pipeline.data.shards import arrow_files
 from pipeline.data.shards.manifest import hash_file, read_manifest
 from pipeline.data.shards.token_counts import TOKEN_COUNTS
 from pipeline.data.shards.verify import verify
 from pipeline.execution.workers import local_executor
-from tests.pipeline.data.letters import prepare_letters
 from tests.pipeline.data.parquet_reads import count_reads
 from tests.pipeline.data.small_shards import edited, flip, with_column
-from tests.pipeline.preparing import Call, rewrite
+from tests.pipeline.preparing import Call, rewrite, tiny, write_jsonl
 
 
 def errors(directory: Path) -> tuple[str, ...]:
@@ -105,8 +105,10 @@ def test_counts_that_are_not_those_of_the_rows(
     call: Call, tiny_tokenizer: Path, tmp_path: Path
 ) -> None:
     """Of a special token, which no mask depends on."""
-    settings = ["data.masks.random_ids=unigram", "data.duplicates=1"]
-    directory = prepare_letters(call, tiny_tokenizer, tmp_path, settings)
+    path = write_jsonl(tmp_path / "in.jsonl", [f"Text {n} is about {n * n}." for n in range(20)])
+    given = ("--corpus", path, "--workers", 1, "--set", "data.masks.random_ids=unigram")
+    directory = tmp_path / "out"
+    call(prepare.main, *given, *tiny(tiny_tokenizer, directory))
     verify(directory, read_manifest(directory), local_executor(1))
     path = directory / TOKEN_COUNTS
     counts = np.fromfile(path, "<u8")
@@ -116,3 +118,21 @@ def test_counts_that_are_not_those_of_the_rows(
         manifest["files"][TOKEN_COUNTS]["xxh3_64"] = hash_file(path)
     (said,) = errors(directory)
     assert said.startswith(f"{path} does not count the tokens of the rows")
+
+
+def test_shards_of_a_takedown_of_an_earlier_version_are_hashed(copy: Path, show: Call) -> None:
+    """Their rows have pads, and their masks cannot be drawn again."""
+    taken = [{"parent": "a", "documents": {"news": 1}, "sequences": 1, "tokens": 1}]
+    with edited(copy) as manifest:
+        manifest["takedowns"] = taken
+        shard = manifest["shards"][0]
+        path = copy / shard["file"]
+        rows = arrow_files.read_table(path)
+        ids = rows["input_ids"].to_pylist()
+        ids[0][1] = manifest["tokenizer"]["pad"]
+        shard |= rewrite(path, with_column(rows, "input_ids", ids))
+    assert read_manifest(copy).takedowns == tuple(taken)
+    assert "match their hashes, but documents were taken down by 0.2.0" in show(copy, "--verify")
+    flip(path)
+    (said,) = errors(copy)
+    assert f"{path} is damaged" in said
