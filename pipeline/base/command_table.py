@@ -6,7 +6,6 @@ COMMANDS = {
     "train_tokenizer": "text -> a vocabulary (optional: prepare trains one if there is none)",
     "prepare": "text -> shards with ten masks per sequence; needs CPUs only",
     "inspect": "show what is in shards, a tokenizer, raw documents, a run or a model",
-    "clean": "list files that no shards need any more; with --yes remove them",
     "plan": "estimate what a run takes: memory, hours, cost, disk, passes over the data",
     "doctor": "check whether these machines can run a job, before it waits in a queue",
     "train": "shards -> a trained model; resumes by itself",

@@ -42,7 +42,7 @@ FLOW = (
     "pipeline/ingest/corpora",
     "pipeline/data", "pipeline/data/text", "pipeline/data/selection", "pipeline/data/tokenizers",
     "pipeline/data/rows", "pipeline/data/shards", "pipeline/data/preparation",
-    "pipeline/data/leftovers", "pipeline/data/inspection",
+    "pipeline/data/inspection",
     "pipeline/released", "pipeline/loading", "pipeline/planning",
     "pipeline/costs/shapes", "pipeline/costs/preparation", "pipeline/costs", "pipeline/cluster",
     "pipeline/evaluation/scoring", "pipeline/evaluation/zero_shot", "pipeline/evaluation",

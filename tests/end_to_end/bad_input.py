@@ -70,7 +70,7 @@ BAD_INPUT = {
     f"{PREPARE} nested.jsonl": "nested.jsonl",
     f"{PREPARE} bad.jsonl": "bad.jsonl:98",
     f"{PREPARE} 'none-*.jsonl'": "none-*.jsonl",
-    # --- train_tokenizer, inspect, clean
+    # --- train_tokenizer, inspect
     "train_tokenizer --corpus own --input news.jsonl": "--output",
     "train_tokenizer --corpus own --input news.jsonl --vocab-size 3 --output out": "3",
     "train_tokenizer --corpus own --input news.jsonl --kind words --output out": "words",
@@ -80,7 +80,6 @@ BAD_INPUT = {
     "inspect shards --sequence 99999999": "99999999",
     "inspect shards --split test": "test",
     "inspect shards --html page.html": "--html",
-    "clean": "root",
     # --- train
     "train roberta_tiny --output out": "--data",
     "train --data shards --output out": "--run",

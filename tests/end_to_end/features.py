@@ -395,12 +395,6 @@ PREPARING = [
         "inspect mixed.jsonl --corpus own --filter gopher-repetition --map tidy.py:tidy",
         "gopher-repetition: over 16 %",
     ),
-    row(
-        "list what no shards need",
-        f"prepare --corpus own --input books {TINY} --output out\nclean",
-        "books",
-        goes=True,
-    ),
 ]
 
 RUNS = [

@@ -73,7 +73,7 @@ def keep_signatures(
             )
         return
     decide(selection, executor, part)
-    # `tenfold clean` may have removed surveys of decisions that still exist
+    # someone may have removed surveys of decisions that still exist
     make_surveys(selection, executor, part)
     make_directory(directory)
     pairs = zip(selection.surveys, selection.decided_tasks(), strict=True)

@@ -225,7 +225,7 @@ def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
             # one column per word, so the other words of the signatures are never read
             yield from file.iter_batches(columns=columns)
     except FileNotFoundError as error:
-        raise DataError(f"{path} is gone, after a takedown or `tenfold clean`; rerun") from error
+        raise DataError(f"{path} is gone; rerun") from error
     except (pa.ArrowException, OSError) as error:
         raise DataError(
             f"{path} is damaged: {error}; remove {path.parent} and run the pipeline.prepare that "

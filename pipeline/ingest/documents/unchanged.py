@@ -20,7 +20,6 @@
 from __future__ import annotations
 
 import json
-import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -222,9 +221,3 @@ def known_content(target: Path) -> RawContent:
         hashes, states = json.loads(content_file(target).read_bytes())
         return RawContent([*hashes], [*states])
     return RawContent([], [])
-
-
-def mark_used(target: Path) -> None:
-    """Date what is kept of an extracted file, so that `pipeline.clean` sees when it was used."""
-    with suppress(OSError):  # the folder may be read-only
-        os.utime(content_file(target))

@@ -52,7 +52,6 @@ from pipeline.ingest.documents.unchanged import (
     RawContent,
     identify,
     is_known,
-    mark_used,
     state_of,
     unchanged,
 )
@@ -120,8 +119,6 @@ def _make_files(
     _extract_files(tasks, directory, executor, part)
     # Files that differ only in the middle have one Parquet file, which holds one of them.
     _identify([task for task in tasks if task.marker in waiting], directory, executor)
-    for task in tasks:
-        mark_used(task.target)
     return {source: _made(source, task) for source, task in zip(slow, tasks)}
 
 
