@@ -20,7 +20,6 @@ from pipeline.data.preparation.outcome import report_result
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
 from pipeline.data.preparation.stages import TextSizes, make_shards
 from pipeline.data.preparation.transfers import describe_transfers, fetch_inputs
-from pipeline.data.shards.earlier_shards import read_earlier
 from pipeline.data.shards.shard_assembly import SHARD_BYTES
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.mpi import run_together, spread
@@ -47,7 +46,6 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
     if arguments.fetch:
         fetch_inputs(arguments, run.data)
         return
-    earlier = read_earlier(arguments.against, arguments.output)  # before hours of work
     found = find_sources(
         arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short,
         languages=arguments.languages,
@@ -62,7 +60,7 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
     made = make_shards(
         arguments, run, found, executor,
         sizes=TextSizes(split=SPLIT_BYTES, shard=SHARD_BYTES),
-        check_room=partial(require_room, arguments, found, run, {}), earlier=earlier,
+        check_room=partial(require_room, arguments, found, run, {}),
     )  # fmt: skip
     if made:
         report_result(*made, time.perf_counter() - started_at)

@@ -42,7 +42,6 @@ BAD_INPUT = {
     f"{PREPARE} news.jsonl --most-words 0": "--most-words",
     f"{PREPARE} news.jsonl --filter min-word=5": "min-words",
     f"{PREPARE} news.jsonl --filter language=english": "english",
-    f"{PREPARE} news.jsonl --against shards": "--dedup near",
     f"{PREPARE} news.jsonl --dedup nearly": "nearly",
     f"{PREPARE} news.jsonl --exclude nothing.txt": "nothing.txt",
     f"{PREPARE} news.jsonl --exclude empty.jsonl": "empty.jsonl",

@@ -287,14 +287,6 @@ PREPARING = [
         ("out/manifest.json", "totals.documents", 100),
     ),
     row(
-        "drop near-copies of earlier shards",
-        f"prepare --corpus own --input news.jsonl --dedup near --keep-signatures {TINY} "
-        f"--output one\nprepare --corpus own --input copies.jsonl news.jsonl --dedup near "
-        f"--against one {TINY} --output out",
-        ("out/manifest.json", "totals.documents", 100),
-        goes=True,
-    ),
-    row(
         "drop documents with evaluation text",
         f"prepare --corpus own --input news.jsonl --decontaminate quiz {TINY} --output out",
         ("out/manifest.json", "totals.documents", 299),

@@ -66,8 +66,6 @@ class DiskUse:
     shards: float = 0.0
     pieces: float = 0.0
     """Pieces of the shards that are assembled at a time."""
-    signatures: float = 0.0
-    """Signatures of documents that are not dropped, with --keep-signatures."""
     tokenizer: Path | None = None
     """Next to it is the sample; None: the tokenizers of `prepare`."""
 
@@ -77,7 +75,7 @@ class DiskUse:
             "copies of published files": self.copies + self.kept, "documents": self.documents,
             "units that wait": self.units, "a sample for the tokenizer": self.sample,
             "what selects documents": self.selection, "shards": self.shards,
-            "pieces of shards": self.pieces, "signatures": self.signatures,
+            "pieces of shards": self.pieces,
         }  # fmt: skip
         return ", ".join(f"{name} {size_in_words(size)}" for name, size in names.items() if size)
 
@@ -162,7 +160,7 @@ def peaks(use: DiskUse, output: Path) -> list[Peak]:
         [(downloads(), use.kept), (documents, use.documents), (tokenizer, use.sample)],  # 2.
         [
             (downloads(), use.kept),
-            (documents, use.documents + use.selection + use.signatures),
+            (documents, use.documents + use.selection),
             (output, use.shards + use.pieces),  # 3.
         ],
     )

@@ -43,7 +43,6 @@ from pipeline.data.preparation.tokenizer_training import SAMPLE_BYTES
 from pipeline.data.preparation.transfers import beginnings
 from pipeline.data.selection.sample import sample_texts
 from pipeline.data.selection.select import Selection, plan_selection
-from pipeline.data.selection.signature_store import BYTES_PER_DOCUMENT
 from pipeline.data.shards.corpus_warnings import MUCH_UNKNOWN
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.text_tasks import SPLIT_BYTES, cut_tasks
@@ -143,7 +142,7 @@ def require_room(
     sample_bytes = 0 if vocabulary else SAMPLE_BYTES
     use = _disk_use(arguments, sources, known[key], written, sample_bytes)
     # What documents are dropped is not known yet, and nothing that would fit is refused.
-    least = replace(use, shards=0.0, pieces=0.0, signatures=0.0) if _may_drop(arguments) else use
+    least = replace(use, shards=0.0, pieces=0.0) if _may_drop(arguments) else use
     require_fit_on_disks(least, place)
     if output is None:
         for line in describe_disks(use, place, tight=True):
@@ -170,12 +169,7 @@ def _disk_use(
 ) -> DiskUse:
     """Bytes that `prepare` writes, with its selection; the arguments are as for `disk_use`."""
     use = disk_use(estimates, sources, _workers(arguments), written, sample_bytes)
-    documents = sum(about.documents for about in estimates.values())
-    return replace(
-        use,
-        selection=selection_bytes(_selection(arguments, sources), estimates),
-        signatures=BYTES_PER_DOCUMENT * documents if arguments.keep_signatures else 0,
-    )
+    return replace(use, selection=selection_bytes(_selection(arguments, sources), estimates))
 
 
 def _selection(arguments: argparse.Namespace, sources: list[Source]) -> Selection:

@@ -62,7 +62,8 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     decided = _decided(arguments, data_root() / "documents" / "decisions")
     statistics = DocumentStatistics(arguments.samples)
     if decided:
-        statistics.wanted |= {document for pair in decided.pairs for document in pair.here}
+        for pair in decided.pairs:
+            statistics.wanted |= {pair.dropped, pair.kept}
     # Ids are those of `prepare`, where pages have those of their group, other files their own.
     packs = [source for source in sources if source.format == PACK]
     total = len(sources) - len(packs) + sum(n for s in packs for _, _, n, _ in s.kinds)

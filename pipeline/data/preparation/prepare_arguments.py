@@ -26,8 +26,7 @@ from pipeline.ingest.corpora.published_dumps import ANY_LANGUAGE
 
 EXAMPLES = example_text(
     "python -m pipeline.prepare --corpus sample --recipe roberta_tiny",
-    "python -m pipeline.prepare --corpus news --input may/*.jsonl.zst --dedup near \\\n"
-    "    --against data/shards/april",
+    "python -m pipeline.prepare --corpus news --input may/*.jsonl.zst --dedup near",
     "python -m pipeline.prepare --corpus news --input news/ --run runs/base/run.json",
     "python -m pipeline.prepare --corpus cc-news --months 2016-09..2019-02 --dry-run",
 )
@@ -115,13 +114,6 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError(
             f"--allow-short is for groups ({', '.join(GROUPS)}), not {arguments.corpus}; omit it"
         )
-    asked = ("--against",) * bool(arguments.against)
-    asked += ("--keep-signatures",) * arguments.keep_signatures
-    if asked and arguments.dedup != "near":
-        raise ConfigError(
-            f"{asked[0]} compares documents as --dedup near does, not as {arguments.dedup}; add "
-            "--dedup near"
-        )
     wanted = [item for item in arguments.filter if item.startswith("language=")]
     kept = arguments.language or LANGUAGE
     if arguments.months and kept != ANY_LANGUAGE and wanted not in ([], [f"language={kept}"]):
@@ -175,22 +167,6 @@ def _add_selection_arguments(parser: Parser) -> None:
         default="",
         help="drop exact copies of earlier documents; near: also near-duplicates, with a Jaccard "
         "index of 5-word runs above about 0.75 (default: near for a group of corpora, else none)",
-    )
-    parser.add_argument(
-        "--against",
-        nargs="+",
-        type=Path,
-        action="extend",
-        default=[],
-        metavar="SHARDS",
-        help="with --dedup near: also drop documents that have a near-copy in these earlier "
-        "shards, which were prepared with --keep-signatures",
-    )
-    parser.add_argument(
-        "--keep-signatures",
-        action="store_true",
-        help="with --dedup near: keep 256 bytes for each document in $TENFOLD_ROOT/signatures, for "
-        "a later --against; makes only these if the shards exist",
     )
     parser.add_argument(
         "--decontaminate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +15,7 @@ from pipeline.data.preparation.fingerprint import Identities
 from pipeline.data.preparation.prepare_shards import ShardsJob, plan_job, run_tasks
 from pipeline.data.preparation.publication import publish_shards, record_languages
 from pipeline.data.preparation.tokenizer import find_tokenizer
-from pipeline.data.selection.kept_signatures import keep_signatures
 from pipeline.data.selection.select import decide, plan_selection
-from pipeline.data.selection.signature_store import EarlierShards
-from pipeline.data.shards.earlier_shards import signatures_folder
 from pipeline.data.shards.manifest import Manifest
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import Executor
@@ -45,14 +42,12 @@ def make_shards(
     sizes: TextSizes,
     documents: Path | None = None,
     check_room: Callable[[list[Source], Path | None], None] | None = None,
-    earlier: Sequence[EarlierShards] = (),
 ) -> tuple[ShardsJob, Manifest] | None:
     """Make the shards of `found`; None if they exist, or another process publishes them.
 
     arguments: as `prepare_arguments` returns them; documents: directory of extracted files, None
     for the usual one; check_room: raises DataError if the disks are too small for these sources and
-    this output, None until it is known to be incomplete; earlier: shards whose documents are not
-    repeated.
+    this output, None until it is known to be incomplete.
     """
     part = arguments.part or (1, 1)
     documents, known = documents or data_root() / "documents", Identities()
@@ -61,7 +56,7 @@ def make_shards(
     sources = extract(found.files, documents, executor, part)
     selection = plan_selection(
         cut_tasks(sources, sizes.split),
-        arguments.dedup, arguments.filter, arguments.decontaminate, documents, earlier,
+        arguments.dedup, arguments.filter, arguments.decontaminate, documents,
         arguments.most_words,
     )  # fmt: skip
     budgeted = selection if arguments.most_words else None
@@ -77,14 +72,10 @@ def make_shards(
     if job.is_complete():
         tokenizer.publish(run.data)  # in case the earlier run was killed before this
         record_languages(job.output, job.languages, replaces=bool(arguments.languages))
-        if arguments.keep_signatures:  # it may have run without
-            keep_signatures(selection, signatures_folder(job.fingerprint), executor, part)
         return None
     if check_room:  # again, as the output's name is known now, and so what it holds
         check_room(sources, job.output)
     decide(selection, executor, part)
-    if arguments.keep_signatures:
-        keep_signatures(selection, signatures_folder(job.fingerprint), executor, part)
     try:
         with run_tasks(job, executor, arguments.part) as finished:
             if finished is None:

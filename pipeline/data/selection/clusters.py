@@ -79,13 +79,12 @@ def write_candidates(
     words: Words,
     signed: Signed,
     band: int,
-    first: int = 0,
     range_documents: int = RANGE_DOCUMENTS,
 ) -> None:
     """Write the pairs of documents that share a band, in sorted runs of `RUN`.
 
     words: [documents, bands] of the signatures, from `band` on; signed: [documents] False for
-    those that take no part; first: no two of the documents before this one are paired.
+    those that take no part.
     """
     ranges = -(-max(len(words), 1) // range_documents)
     room, held = np.empty(RUN + _MOST_COMPARED, np.uint64), 0
@@ -97,7 +96,7 @@ def write_candidates(
                 in_range.sort()  # by hash, then document: a bucket is a stretch, earliest first
                 at = 0
                 while at < len(in_range):
-                    at, held = _pair_up(in_range, at, room, held, first)
+                    at, held = _pair_up(in_range, at, room, held)
                     # a document adds up to _MOST_COMPARED pairs after the last check
                     if held >= RUN:
                         room[:RUN].sort()
@@ -207,12 +206,11 @@ def _by_range(words, signed, band, ranges):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _pair_up(keys, at, room, held, first):  # type: ignore[no-untyped-def]
+def _pair_up(keys, at, room, held):  # type: ignore[no-untyped-def]
     """Append pairs with the same hash to room until it holds a run, or all keys are done.
 
     keys: uint64 [n], sorted; at: index of the first key not yet paired with earlier ones; room:
-    uint64 [a run + _MOST_COMPARED], of which `held` are used; first: document from which on
-    documents are paired with earlier ones. Returns the next `at` and `held`.
+    uint64 [a run + _MOST_COMPARED], of which `held` are used. Returns the next `at` and `held`.
     """
     run = len(room) - _MOST_COMPARED
     # the call before may have stopped inside a bucket
@@ -220,8 +218,7 @@ def _pair_up(keys, at, room, held, first):  # type: ignore[no-untyped-def]
     while at < len(keys) and held < run:
         if keys[at] >> U(32) != keys[begin] >> U(32):
             begin = at
-        most = _MOST_COMPARED if keys[at] & U(0xFFFFFFFF) >= U(first) else 0
-        for earlier in range(begin, min(at, begin + most)):
+        for earlier in range(begin, min(at, begin + _MOST_COMPARED)):
             room[held] = keys[at] << U(32) | keys[earlier] & U(0xFFFFFFFF)
             held += 1
         at += 1

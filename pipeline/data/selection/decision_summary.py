@@ -9,7 +9,6 @@ import heapq
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from pipeline.base.command_line import data_root
 from pipeline.base.errors import DataError
-from pipeline.base.typed_json import as_value, convert
-from pipeline.data.selection.decisions import EARLIER
-from pipeline.data.selection.signature_store import SIGNATURES, read_store
 
 MOST_REASONS = 1 << 8  # a code is one byte
 
@@ -33,21 +28,6 @@ class Pair:
     dropped: tuple[str, str]
     kept: tuple[str, str]
     reason: str
-    is_earlier: bool = False
-    """True if the kept one is in earlier shards, which are named in place of the corpus."""
-
-    @property
-    def here(self) -> tuple[tuple[str, str], ...]:
-        """The documents of the pair that are among the selected ones."""
-        return (self.dropped,) if self.is_earlier else (self.dropped, self.kept)
-
-
-class _Earlier(NamedTuple):
-    """Earlier shards, as decisions describe them."""
-
-    shards: str
-    signatures: str
-    documents: int
 
 
 @dataclass(slots=True)
@@ -62,7 +42,7 @@ class DecisionSummary:
     codes: npt.NDArray[np.uint8]
     """[dropped documents] index in `reasons`."""
     clusters: Counter[int] = field(default_factory=Counter)
-    """Number of clusters by size, from two documents on, or one and another in earlier shards."""
+    """Number of clusters by size, from two documents on."""
     pairs: list[Pair] = field(default_factory=list)
     """A deterministic sample of dropped copies."""
 
@@ -97,8 +77,7 @@ def _read(paths: list[Path], pairs: int) -> DecisionSummary:
     hashes, codes = [np.empty(0, np.uint64)], [np.empty(0, np.uint8)]
     sizes: list[npt.NDArray[np.uint32]] = []
     chosen: list[tuple[int, int, tuple[str, str], str]] = []
-    earlier = _read_earlier(paths[0].parent)
-    begin = number = sum(shards.documents for shards in earlier)
+    number = 0
     for path in paths:
         table = pq.read_table(path)
         corpora, ids = table["corpus"].to_pylist(), table["id"].to_pylist()
@@ -122,27 +101,15 @@ def _read(paths: list[Path], pairs: int) -> DecisionSummary:
     # sorted, so that `why` can bisect
     order = np.argsort(merged := np.concatenate(hashes))
     of_each = np.bincount(np.concatenate(sizes)) if sizes else np.empty(0, np.int64)
-    alike = of_each > 1
-    alike[:begin] = of_each[:begin] > 0  # with one in earlier shards, which has no decision
-    counted = np.unique(of_each[alike], return_counts=True)
+    counted = np.unique(of_each[of_each > 1], return_counts=True)
     return DecisionSummary(
-        documents=number - begin,
+        documents=number,
         reasons=list(reasons),
         hashes=merged[order],
         codes=np.concatenate(codes)[order],
         clusters=Counter(dict(zip(counted[0].tolist(), counted[1].tolist()))),
-        pairs=_pairs(paths, earlier, chosen),
+        pairs=_pairs(paths, chosen),
     )
-
-
-def _read_earlier(directory: Path) -> list[_Earlier]:
-    """The earlier shards of decisions, in order; their documents have the first numbers."""
-    if not (directory / EARLIER).exists():
-        return []
-    found: list[_Earlier] = convert(
-        list[_Earlier], as_value((directory / EARLIER).read_bytes()), EARLIER
-    )
-    return found
 
 
 def _choose(
@@ -159,21 +126,12 @@ def _choose(
 
 def _pairs(
     paths: list[Path],
-    earlier: list[_Earlier],
     chosen: list[tuple[int, int, tuple[str, str], str]],
 ) -> list[Pair]:
     """The chosen documents with the kept ones, whose numbers are those of the clusters."""
     wanted = {cluster for _, cluster, _, _ in chosen}
     kept: dict[int, tuple[str, str]] = {}
     first = 0
-    for shards in earlier:
-        here = {number - first for number in wanted if first <= number < first + shards.documents}
-        # decisions hold no ids of earlier documents, only their numbers
-        store = data_root() / SIGNATURES / shards.signatures
-        ids = _earlier_ids(store, here)
-        kept |= {first + number: (f"shards {shards.shards}", ids[number]) for number in here}
-        first += shards.documents
-    begin = first
     for path in paths:
         rows = pq.read_metadata(path).num_rows
         places = sorted(number for number in wanted if first <= number < first + rows)
@@ -185,17 +143,9 @@ def _pairs(
             kept |= dict(zip(places, documents))
         first += rows
     return [
-        Pair(document, kept[cluster], reason, cluster < begin)
+        Pair(document, kept[cluster], reason)
         for _, cluster, document, reason in sorted(chosen, reverse=True)
     ]
-
-
-def _earlier_ids(store: Path, numbers: set[int]) -> dict[int, str]:
-    """Ids of documents in a store of signatures, if it is still there."""
-    try:
-        return read_store(store).ids(numbers)
-    except DataError:
-        return dict.fromkeys(numbers, "of which no signatures are left")
 
 
 def _hash(corpus: str, id: str) -> int:

@@ -1,8 +1,7 @@
 """Selection decisions for the documents of a task: one row per document, in reading order.
 
 `dropped` is null, or the reason for dropping the document. `cluster` is the number, in the group,
-of the document that is kept for its cluster: its own number if it is kept. Documents of earlier
-shards have the first numbers; `earlier.json` says which shards these are.
+of the document that is kept for its cluster: its own number if it is kept.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ SCHEMA = pa.schema(
         pa.field("cluster", pa.uint32()),
     ]
 )
-EARLIER = "earlier.json"
-"""File of decisions that lists earlier shards, if any: fingerprints, stores and documents."""
 _ROWS = 1 << 14
 
 

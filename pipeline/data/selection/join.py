@@ -70,8 +70,6 @@ class Join:
     """Fingerprint of what was surveyed: files of a join of other text are not taken for these."""
     decisions: Path
     """Directory of the decisions that the join is for; once it exists, there is nothing to do."""
-    earlier: int = 0
-    """Documents of earlier shards, which come first and are not compared with each other."""
 
     def find_roots(self, executor: Executor, part: tuple[int, int]) -> Path:
         """Write the file of `clusters.write_roots`, with other processes that do the same.
@@ -135,7 +133,7 @@ def _do(join: Join, step: Step, task: JoinTask) -> None:
 
 def _candidates(join: Join, words: range, path: Path) -> None:
     made, signed = read_words(join.surveys, join.documents, words)
-    write_candidates(path, made, signed, words[0], join.earlier)
+    write_candidates(path, made, signed, words[0])
 
 
 def _pairs(join: Join, _: range, path: Path) -> None:

@@ -3,8 +3,7 @@
 First each document is surveyed by itself (`survey`, in parallel): filters and decontamination drop
 documents, and the others get a signature. Then all signatures are compared (`join`, in parallel by
 words), and the first document of each cluster of copies is kept: first corpus, first file, first
-position, with the corpora in the given order. Documents of earlier shards (`signature_store`) come
-before all of these, as one more group of surveys. With a budget of words (`--most-words`), the
+position, with the corpora in the given order. With a budget of words (`--most-words`), the
 documents that are left are kept in the order of a hash of their text, up to the last one within the
 budget; equal texts are kept or dropped together. The result does not depend on workers, on the
 order of files in a directory, or on interruptions.
@@ -17,14 +16,12 @@ counted as dropped with a reason.
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO
 
@@ -38,11 +35,10 @@ from pipeline.base.publish import TakenError, publish_folder, scratch_folder
 from pipeline.config.settings import fingerprint
 from pipeline.data.selection.clusters import EXACT, LIKENESS_VERSION, NEAR, Likeness, Numbers
 from pipeline.data.selection.contamination import Evaluation
-from pipeline.data.selection.decisions import EARLIER, SCHEMA, read_spans, spans_metadata
+from pipeline.data.selection.decisions import SCHEMA, read_spans, spans_metadata
 from pipeline.data.selection.filters import filters_by_corpus
 from pipeline.data.selection.join import Join
 from pipeline.data.selection.minhash import SHINGLES_VERSION
-from pipeline.data.selection.signature_store import EarlierShards
 from pipeline.data.selection.survey import (
     BUDGET,
     SURVEY_LAYOUT,
@@ -78,13 +74,6 @@ class Selection:
     surveys: list[SurveyTask]
     mark: str
     """Fingerprint of documents, rules and versions; empty if every document is kept."""
-    earlier: tuple[EarlierShards, ...] = ()
-    """Shards whose documents are not to be repeated, with `dedup` near."""
-
-    @property
-    def earlier_documents(self) -> int:
-        """Their documents, which have the first numbers of the group."""
-        return sum(shards.store.documents for shards in self.earlier)
 
     @property
     def directory(self) -> Path:
@@ -104,13 +93,12 @@ def plan_selection(
     filters: list[str],
     evaluation: list[str],
     place: Path,
-    earlier: Sequence[EarlierShards] = (),
     most_words: int = 0,
 ) -> Selection:
     """Plan the selection; reads the evaluation files, and the ends of the corpora's files.
 
     filters: as `filters_by_corpus` takes them; evaluation: files to decontaminate against;
-    earlier: see `Selection`; most_words: see `Rules`.
+    most_words: see `Rules`.
     """
     by_corpus = filters_by_corpus(filters, dict.fromkeys(task.corpus for task in tasks))
     rules = Rules(DEDUP[dedup], by_corpus, Evaluation.read(evaluation), most_words)
@@ -138,12 +126,10 @@ def plan_selection(
         surveys.append(SurveyTask(task, path))
     # absent without the options, so that the marks of other selections stay
     more: dict[str, object] = {}
-    if earlier:
-        more["against"] = [shards.identity for shards in earlier]
     if most_words:
         more["most words"] = most_words
     mark = fingerprint({"likeness": LIKENESS_VERSION, "surveys": marks} | more)
-    return Selection(tasks, dedup, rules, place, surveys, mark, tuple(earlier))
+    return Selection(tasks, dedup, rules, place, surveys, mark)
 
 
 def make_surveys(selection: Selection, executor: Executor, part: tuple[int, int]) -> None:
@@ -164,12 +150,9 @@ def decide(selection: Selection, executor: Executor, part: tuple[int, int] = (1,
     ends, content = read_contents(selection.surveys)
     roots = None
     if likeness := selection.rules.likeness:
-        paths = [path for shards in selection.earlier for path in shards.store.paths]
-        paths += [survey.target for survey in selection.surveys]
-        earlier = selection.earlier_documents
         join = Join(
-            paths, earlier + ends[-1], likeness, selection.place / "joins", content,
-            selection.directory, earlier,
+            [survey.target for survey in selection.surveys], ends[-1], likeness,
+            selection.place / "joins", content, selection.directory,
         )  # fmt: skip
         roots = join.find_roots(executor, part)
     with one_at_a_time(selection.directory.with_name(f".{selection.mark}.lock")):
@@ -219,13 +202,7 @@ def _write_decisions(
     deduplication.
     """
     counts: Counter[str] = Counter()
-    starts = [selection.earlier_documents + end for end in (0, *ends)]
-    stops = [*accumulate(shards.store.documents for shards in selection.earlier), *starts[1:]]
-    owners = [f"shards {shards.fingerprint}" for shards in selection.earlier]
-    owners += [survey.task.corpus for survey in selection.surveys]
-    if selection.earlier:
-        described = [shards.describe() for shards in selection.earlier]
-        (directory / EARLIER).write_text(json.dumps(described, indent=1))
+    starts = [0, *ends]
     first_dropped = _first_over_budget(selection, starts, roots)
     for survey, first in zip(selection.surveys, starts):
         path = _decisions(directory, survey.task)
@@ -236,8 +213,7 @@ def _write_decisions(
             for rows, numbers, clusters in _clustered(survey, first, roots):
                 reasons = rows["dropped"].to_pylist()
                 for row in np.flatnonzero(clusters != numbers).tolist():
-                    # `stops` are running sums, so sorted
-                    owner = owners[bisect_right(stops, clusters[row])]
+                    owner = selection.surveys[bisect_right(ends, clusters[row])].task.corpus
                     reason = _REASONS[selection.dedup]
                     if owner != survey.task.corpus:
                         reason += f" of one in {owner}"

@@ -195,14 +195,14 @@ class Surveyor:
 
 
 def word_names(words: range) -> list[str]:
-    """Columns of words of the signatures, in surveys and in stores."""
+    """Columns of words of the signatures."""
     return [f"word-{word:02d}" for word in words]
 
 
 def read_words(surveys: list[Path], documents: int, words: range) -> tuple[Words, Signed]:
     """[documents, words] some words of all signatures, and [documents] False for dropped ones.
 
-    surveys: or files of a store of signatures; documents: in all. Memory: 8 bytes per word, and 1
+    documents: in all. Memory: 8 bytes per word, and 1
     byte, per document. Raises DataError if a file is damaged.
     """
     names = word_names(words)

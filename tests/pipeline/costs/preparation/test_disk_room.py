@@ -74,9 +74,6 @@ def test_the_peak_of_each_disk(tmp_path: Path, set_free: SetFree) -> None:
     assert [(peak.place, peak.needed) for peak in peaks(use, there)] == [
         (tmp_path, 23e6), (there.parent, 20e6)
     ]  # fmt: skip
-    kept = replace(use, signatures=3e6)  # on the disk of the root, with the shards
-    assert [(peak.place, peak.needed) for peak in peaks(kept, here)] == [(tmp_path, 34e6)]
-    assert "shards 20.0 MB, signatures 3.0 MB)" in describe_disks(kept, here)[0]
     require_fit_on_disks(use, there)
     assert describe_disks(use, there, tight=True) == []
     (line,) = describe_disks(use, here)

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pipeline.data.selection.select import Selection, plan_selection
-from pipeline.data.selection.signature_store import EarlierShards
 from pipeline.data.text.cleaning import Offsets, clean
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.ingest.corpora.sources import corpus_sources
@@ -20,9 +19,9 @@ def arrays(texts: Iterable[str]) -> tuple[Bytes, Offsets]:
 
 def chosen(
     folder: Path, *corpora: str, how: str = "near", split_bytes: int = 1 << 25,
-    filters: Sequence[str] = (), earlier: tuple[EarlierShards, ...] = (),
+    filters: Sequence[str] = (),
 ) -> Selection:  # fmt: skip
     """A selection from folders of `folder`, as corpora in this order."""
     found = (corpus_sources(name, [str(folder / name)])[1] for name in corpora)
     tasks = cut_tasks([*ungrouped(source for its in found for source in its)], split_bytes)
-    return plan_selection(tasks, how, [*filters], [], folder / "documents", earlier)
+    return plan_selection(tasks, how, [*filters], [], folder / "documents")

@@ -20,7 +20,6 @@ def roots(
     has: np.ndarray | None = None,
     words: int = 32,
     range_documents: int = 1 << 20,
-    first_compared: int = 0,
 ) -> list[int]:
     """All steps in turn; words: of the signatures that a step reads at a time."""
     scratch.mkdir()
@@ -29,7 +28,7 @@ def roots(
     candidates = [scratch / f"candidates-{first}" for first in parts]
     agreement = [scratch / f"agreement-{first}" for first in parts]
     for path, (first, part) in zip(candidates, parts.items()):
-        clusters.write_candidates(path, part, has, first, first_compared, range_documents)
+        clusters.write_candidates(path, part, has, first, range_documents)
     clusters.merge_candidates(scratch / "pairs", candidates, len(signed))
     for path, part in zip(agreement, parts.values()):
         clusters.write_agreement(path, scratch / "pairs", part)
@@ -38,10 +37,10 @@ def roots(
     return np.fromfile(made, np.uint32).tolist()
 
 
-def all_pairs(signed: np.ndarray, likeness: Likeness, first_compared: int = 0) -> list[int]:
+def all_pairs(signed: np.ndarray, likeness: Likeness) -> list[int]:
     """The first of each cluster, by comparing every pair that shares a band."""
     first = list(range(len(signed)))
-    for later in range(first_compared, len(signed)):
+    for later in range(len(signed)):
         for earlier in range(later):
             shares = (signed[later] == signed[earlier]).any()
             if shares and equal_parts(signed[later], signed[earlier]) >= likeness.least:
@@ -77,17 +76,6 @@ def test_clusters_equal_those_of_all_pairs(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr(clusters, name, value)
     assert roots(signed, tmp_path / "d", words=5) == expected
     assert (tmp_path / "d" / "pairs").read_bytes() == pairs
-
-
-def test_documents_of_earlier_shards_are_not_compared_with_each_other(tmp_path: Path) -> None:
-    signed = families(np.random.default_rng(3), 400)
-    expected = all_pairs(signed, NEAR, 250)
-    assert expected != all_pairs(signed, NEAR)
-    assert roots(signed, tmp_path / "a", first_compared=250) == expected
-    assert roots(signed, tmp_path / "b", words=5, first_compared=250) == expected
-    pairs = np.fromfile(tmp_path / "a" / "pairs", np.uint64)
-    assert len(pairs) and (pairs >> np.uint64(32)).min() >= 250
-    assert any(root < 250 for root in expected[250:])
 
 
 def test_many_with_the_same_band_are_not_all_compared(tmp_path: Path) -> None:

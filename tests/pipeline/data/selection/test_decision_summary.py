@@ -1,6 +1,5 @@
 """The summary of selection decisions against a plain dictionary."""
 
-import json
 import os
 import random
 from collections import Counter
@@ -12,9 +11,7 @@ import pytest
 
 from pipeline.base.errors import DataError
 from pipeline.data.selection.decision_summary import DecisionSummary, newest
-from pipeline.data.selection.decisions import EARLIER, SCHEMA
-from pipeline.data.selection.signature_store import SIGNATURES
-from tests.pipeline.data.selection.test_signature_store import write_store
+from pipeline.data.selection.decisions import SCHEMA
 
 Row = tuple[str, str, "str | None", int]
 """id, corpus, drop reason, number of the document that is kept for it."""
@@ -64,32 +61,6 @@ def test_every_reason_is_found_and_pairs_are_correct(tmp_path: Path) -> None:
         reason, cluster = by_name[pair.dropped]
         assert pair.dropped != pair.kept
         assert pair.reason == reason and rows[cluster][:2] == pair.kept[::-1]
-
-
-def test_copies_of_documents_in_earlier_shards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their numbers are the first; their ids are those of the stores."""
-    monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
-    write_store(tmp_path / SIGNATURES / "aa", "news")
-    write_store(tmp_path / SIGNATURES / "bb", "web", "news")
-    of = "near-duplicate of one in shards"
-    rows: list[list[Row]] = [
-        [("x", "news", None, 15), ("y", "news", f"{of} b2", 12)],
-        [("z", "news", "near-duplicate", 15), ("w", "news", f"{of} a1", 3)],
-    ]
-    directory = write(tmp_path / "documents" / "decisions" / "d", rows)
-    (directory / EARLIER).write_text(json.dumps([["a1", "aa", 5], ["b2", "bb", 10]]))
-    decided = DecisionSummary.read(directory, 9)
-    assert decided.documents == 4 and decided.clusters == {1: 2, 2: 1}
-    assert {pair.dropped[1]: (pair.kept, pair.is_earlier) for pair in decided.pairs} == {
-        "y": (("shards b2", "a2"), True), "z": (("news", "x"), False),
-        "w": (("shards a1", "a3"), True),
-    }  # fmt: skip
-    assert {end[1] for pair in decided.pairs for end in pair.here} == {"w", "x", "y", "z"}
-    (directory / EARLIER).write_text("{}")
-    with pytest.raises(DataError, match="holds files that are not decisions"):
-        DecisionSummary.read(directory, 9)
 
 
 def test_directories_without_decisions_are_refused(tmp_path: Path) -> None:

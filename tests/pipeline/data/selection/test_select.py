@@ -16,7 +16,6 @@ from pipeline.base.errors import DataError
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.selection.select import Selection, decide
-from pipeline.data.selection.signature_store import SIGNATURES, read_store
 from pipeline.data.text.documents import DocumentCounts
 from pipeline.data.text.losses import CLEANING
 from pipeline.execution.workers import local_executor
@@ -169,7 +168,7 @@ def test_two_decide_at_once_where_locks_exclude_nobody(
     root = {"TENFOLD_ROOT": str(tmp_path / "root")}
     prepares = [
         ("prepare", "--corpus", "first", "--input", small / "first", "--dedup", "near",
-         "--keep-signatures", *tiny(tiny_tokenizer, tmp_path / name), "--workers", 1)
+         *tiny(tiny_tokenizer, tmp_path / name), "--workers", 1)
         for name in ("a", "b")
     ]  # fmt: skip
     found = at_once_without_locks(tmp_path / "meeting", *prepares, **root)
@@ -178,8 +177,6 @@ def test_two_decide_at_once_where_locks_exclude_nobody(
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     places = [path.name for path in (tmp_path / "root/documents/decisions").iterdir()]
     assert len([name for name in places if not name.endswith(".lock")]) == 1
-    [store] = (tmp_path / "root" / SIGNATURES).glob("[!.]*")
-    assert read_store(store).documents == 2
 
 
 def test_no_copy_of_a_held_out_document_is_trained_on(tmp_path: Path) -> None:
