@@ -7,13 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.data.selection.minhash import word_hashes
-from pipeline.data.shards.corpus_warnings import MANY_COPIES
 from pipeline.data.text.cleaning import clean
 from pipeline.downstream.features import RowEncoder
 from pipeline.downstream.finetune_tasks import LabelledTask, TaskData, is_published
 from pipeline.downstream.reading.division import DIVISION_SEED
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.reading.labels import describe_labels
+
+MANY_COPIES = 0.01
+"""Share of a development set with a copy in the training set above which users are warned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from model.hugging_face.modern_settings import untold
 from pipeline import __version__
 from pipeline.config.run import Run
 from pipeline.config.settings import to_dict
-from pipeline.data.shards.corpus_warnings import describe_copies, describe_unknown
+from pipeline.data.shards.corpus_warnings import describe_unknown
 from pipeline.data.shards.manifest import Manifest
 from pipeline.loading.compatibility import phases_begun
 from pipeline.recipes import RECIPES
@@ -267,8 +267,8 @@ def _limits(facts: CardFacts, of_its_class: Sequence[str]) -> Section:
     lines.append("The license above is that of the text; whether it binds a model is not decided.")
     for _, manifest in facts.data:
         for name, corpus in manifest.corpora.items() if manifest else ():
-            said = (describe_unknown(corpus), describe_copies(corpus))
-            lines += [f"{name}: {text}." for text in said if text]
+            if unknown := describe_unknown(corpus):
+                lines.append(f"{name}: {unknown}.")
     if not facts.scores:
         lines.append("No scores were given when this card was written.")
     lines.append("Not fine-tuned, and not tested for bias: it repeats what its text says.")

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from pipeline.data.inspection.sequences import PAIRS, locate, print_documents, print_sequence
 from pipeline.data.rows.masks import KEPT, MASK, RANDOM
-from pipeline.data.shards.corpus_warnings import describe_copies, describe_unknown
+from pipeline.data.shards.corpus_warnings import describe_unknown
 from pipeline.data.shards.manifest import (
     TRAIN,
     VALIDATION,
@@ -116,8 +116,6 @@ def print_summary(directory: Path, manifest: Manifest) -> None:
             print(f"  {'':12} kept: {describe_counts(corpus['noted'])}")
         if unknown := describe_unknown(corpus):
             print(f"  {'':12} {unknown}")
-        if copies := describe_copies(corpus):
-            print(f"  {'':12} {copies}")
         packed = corpus["packed"]
         if packed["dropped_tokens"] or packed["repeated_tokens"]:
             print(

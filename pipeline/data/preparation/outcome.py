@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pipeline.base.command_line import next_lines
 from pipeline.data.preparation.assemble import Part
 from pipeline.data.preparation.prepare_shards import ShardsJob
-from pipeline.data.shards.corpus_warnings import describe_copies, describe_unknown
+from pipeline.data.shards.corpus_warnings import describe_unknown
 from pipeline.data.shards.manifest import VALIDATION, Manifest
 from pipeline.data.shards.predicted import describe_predicted, predicted_share
 from pipeline.data.text.documents import UNDO_HTML, WITH_HTML, DocumentCounts
@@ -73,8 +73,6 @@ def _about_corpora(manifest: Manifest, splits: Mapping[str, PlainText]) -> Itera
                 yield f"{name}: {UNDO_HTML}"
         if unknown := describe_unknown(corpus):
             yield f"{name}: {unknown}"
-        if copies := describe_copies(corpus):
-            yield f"{name}: {copies}"
         yield from describe_plain_text(name, splits[name], corpus["plain_text"])
 
 

@@ -17,7 +17,6 @@ from pipeline.config.settings import fingerprint
 from pipeline.data.preparation.assemble import Part, compare_inputs, read_parts
 from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.fingerprint import Identities, identify_files, shard_identity
-from pipeline.data.preparation.held_out_copies import rarity_for
 from pipeline.data.preparation.holdout import describe_hold_outs, hold_outs
 from pipeline.data.preparation.later_masks import draw_later, need_counts
 from pipeline.data.preparation.tokenizer import ChosenTokenizer
@@ -176,7 +175,6 @@ def run_tasks(
             directory=work.path,
             corpora=tuple(thresholds),
             thresholds=thresholds,
-            rarity=rarity_for(tasks),  # one for all parts: only runs sampled alike can be compared
         )
         stage = prepare_stage(parts, job.tokenizer.vocabulary)
         if not work.finish(stage, tasks, executor, part):

@@ -27,7 +27,6 @@ from pipeline.data.preparation.assemble import (
     write_manifest,
 )
 from pipeline.data.preparation.fingerprint import engine_versions
-from pipeline.data.preparation.held_out_copies import count_copies, runs_file
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.preparation.later_masks import masking_of_parts
 from pipeline.data.preparation.outcome import describe_taken
@@ -116,7 +115,6 @@ def assemble_shards(
     merges = merge_validation_shards(work, output, parts, made, masking)
     written: list[Any] = executor.call([documents, *merges], is_light=True)
     placed += written[1:]  # the first result is that of write_documents
-    copies = _count_copies(work, parts, executor)
     # before `other_files`, which lists the folder for the manifest
     save_vocabulary(
         vocabulary, output / "tokenizer", data.sequence_length, job.tokenizer.trained_on
@@ -125,8 +123,6 @@ def assemble_shards(
     if rewriting := {s.corpus: s.rewriting.identity() for s in job.sources if any(s.rewriting)}:
         engine[REWRITING] = rewriting
     corpora = corpus_counts(parts, {source.corpus: source.licence for source in job.sources})
-    for corpus, counts in copies.items():
-        corpora[corpus]["held_out_copies"] = counts
     for corpus, language in job.languages.items():
         corpora[corpus]["language"] = language
     manifest = Manifest(
@@ -168,15 +164,3 @@ def record_languages(output: Path, languages: Mapping[str, str], *, replaces: bo
         print(f"recorded the languages of its corpora in {output / MANIFEST}")
     except DataError as error:  # the shards may be read-only
         print(f"warning: the languages of its corpora are not recorded: {error}")
-
-
-def _count_copies(work: Path, parts: list[Part], executor: Executor) -> dict[str, dict[str, int]]:
-    """Per corpus the result of `count_copies`."""
-    held_out: dict[str, list[Path]] = {}
-    train: list[Path] = []
-    for part in parts:
-        own = held_out.setdefault(part.corpus, [])
-        for split, files in ((VALIDATION, own), (TRAIN, train)):
-            if part.of(split):
-                files.append(runs_file(work, part.stem, split))
-    return count_copies(held_out, train, work / "held-out.runs.npy", executor)

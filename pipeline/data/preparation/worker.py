@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 from pipeline.base.errors import DataError
 from pipeline.base.files import write_whole
 from pipeline.config.data_settings import DataSettings
-from pipeline.data.preparation.held_out_copies import LEAST_RARITY, sample_runs, write_runs
 from pipeline.data.preparation.holdout import are_below
 from pipeline.data.rows.masks import Masking
 from pipeline.data.rows.pack import count_packing, pack
@@ -78,8 +77,6 @@ class PrepareJob:
     compression: arrow_files.Compression
     engine: str
     """"fast", which is checked against `tokenizers`, or "tokenizers"."""
-    rarity: int = LEAST_RARITY
-    """Rarity of the sampled runs that find held-out documents in train, see `held_out_copies`."""
 
 
 def sequence_base(task: int, part: int, validation: bool) -> int:
@@ -272,8 +269,6 @@ class Worker:
         draws = data.segments.draws if split == TRAIN else 1
         rows = pack(data, tokens, vocabulary, corpus, base, draws)
         packed = count_packing(data, tokens, rows, draws)
-        runs = sample_runs(tokens, self.job.rarity)
-        write_runs(self.job.directory / f"{stem}.runs.npz", runs)
         del tokens  # rows hold copies; makes room for the masks
         sequences = np.arange(base, base + len(rows), dtype=np.uint64)
         entry = arrow_files.write_shard_file(

@@ -89,13 +89,6 @@ def run_table(hashes: Words) -> Words:
     return table
 
 
-def find_runs(hashes: Words, table: Words) -> npt.NDArray[np.int64]:
-    """[n] the slot of each hash in `table`, see `run_table`; -1: it is not there."""
-    slots = np.empty(len(hashes), np.int64)
-    _find_runs(hashes, table, slots)
-    return slots
-
-
 @numba.njit(cache=True, nogil=True)
 def equal_parts(one, other):  # type: ignore[no-untyped-def]
     """Number of equal bytes of two signatures, uint64 [words] each."""
@@ -254,11 +247,3 @@ def _fill_table(hashes, table):  # type: ignore[no-untyped-def]
     """Insert hashes, uint64 [n], into table, uint64 [slots]."""
     for value in hashes:
         table[_slot(table, value)] = value
-
-
-@numba.njit(cache=True, nogil=True)
-def _find_runs(hashes, table, slots):  # type: ignore[no-untyped-def]
-    """Write slots to slots, int64 [n]; hashes: uint64 [n], table: uint64 [slots]."""
-    for index in range(len(hashes)):
-        slot = _slot(table, hashes[index])
-        slots[index] = np.int64(slot) if table[slot] == hashes[index] else -1

@@ -61,7 +61,7 @@ _NEEDED_OF_EACH: dict[str, dict[str, type]] = {
         "documents": int, "sequences": int, "validation_sequences": int, "tokens": int,
         "bytes": int, "characters": int, "licence": str, "dropped": dict[str, int],
         "bad": dict[str, int], "cut": dict[str, int], "noted": dict[str, int],
-        "packed": dict[str, int], "unknown": dict[str, int], "held_out_copies": dict[str, int],
+        "packed": dict[str, int], "unknown": dict[str, int],
     },
     "files": {"bytes": int, "xxh3_64": str},
 }  # fmt: skip
@@ -69,7 +69,6 @@ _NEEDED_OF_EACH: dict[str, dict[str, type]] = {
 _COUNTS = {
     "packed": {"text_tokens": int, "repeated_tokens": int, "dropped_tokens": int},
     "unknown": {"tokens": int, "characters": int},
-    "held_out_copies": {"checked": int, "in_train": int},
 }
 """Entries that each of these counts of a corpus has."""
 
@@ -154,9 +153,8 @@ class Manifest:
     """sha256 of tokenizer.json, kind, size and the five special ids."""
     corpora: dict[str, Any]
     """Per corpus: documents, sequences, tokens, bytes, characters, unknown tokens and characters in
-    them, held-out documents with a near-copy in train, drop reasons, bad records, licence,
-    and the packing counts; `language`, a code, where it is known; `words` and `validation_words`,
-    see `words`, which older shards lack."""
+    them, drop reasons, bad records, licence, and the packing counts; `language`, a code, where it
+    is known; `words` and `validation_words`, see `words`, which older shards lack."""
     totals: dict[str, int]
     files: dict[str, dict[str, Any]]
     """Bytes and xxh3_64 of every other file, by path."""
@@ -249,7 +247,8 @@ def _check_sections(manifest: Manifest) -> None:
             if name == "corpora":
                 for counts, entries in _COUNTS.items():
                     require(section[counts], entries, f"{name}.{key}.{counts}")
-                _check_shares(section, f"{name}.{key}")
+                if section["unknown"]["characters"] and section["characters"] <= 0:
+                    raise ValueError(f"{name}.{key} has unknown characters of none")
                 if not isinstance(section.get("language", ""), str):
                     raise ValueError(f"{name}.{key}.language is {section['language']!r}")
                 require(section, dict.fromkeys(WORD_COUNTS & section.keys(), int), f"{name}.{key}")
@@ -304,17 +303,6 @@ def _check_sizes(manifest: Manifest) -> None:
         # an id takes at least two bytes, so a reader never makes more room than the file has
         if manifest.compression == "none" and 2 * shard.tokens > shard.bytes:
             raise ValueError(f"shards[{number}] has {shard.tokens} tokens in {shard.bytes} bytes")
-
-
-def _check_shares(corpus: dict[str, Any], where: str) -> None:
-    """Raise ValueError for counts that `corpus_warnings` cannot divide."""
-    for key, part, whole in (
-        ("unknown", "characters", corpus["characters"]),
-        ("held_out_copies", "in_train", corpus["held_out_copies"]["checked"]),
-    ):
-        count = corpus[key][part]
-        if count and whole <= 0:
-            raise ValueError(f"{where} has {key}.{part} {count} of {whole}")
 
 
 def shard_name(split: str, number: int) -> str:

@@ -32,7 +32,7 @@ NEWS = {
     **dict.fromkeys(("documents", "validation_sequences", "tokens", "bytes", "characters"), 0),
     **{name: {} for name in ("dropped", "bad", "cut", "noted")},
     "packed": dict.fromkeys(("text_tokens", "repeated_tokens", "dropped_tokens"), 0),
-    "unknown": {"tokens": 0, "characters": 0}, "held_out_copies": {"checked": 0, "in_train": 0},
+    "unknown": {"tokens": 0, "characters": 0},
     "licence": "unknown",
 }  # fmt: skip
 """A corpus's entry of a manifest, without its rows."""

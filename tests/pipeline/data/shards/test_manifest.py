@@ -118,8 +118,6 @@ def test_paths_stay_in_the_directory(prepared: Path, tmp_path: Path) -> None:
         ("sequence_length", 2**33, "sequence_length is 8589934592"),
         ("max_predictions", 10**30, "max_predictions is beyond 64 bits"),
         ("max_predictions", 2**31, "max_predictions is 2147483648"),
-        ("corpora.news.held_out_copies", {"in_train": [1], "checked": 1}, "in_train is a list"),
-        ("corpora.news.held_out_copies", {"in_train": 1, "checked": 0}, "in_train 1 of 0"),
         ("corpora.news.unknown", {"characters": 3, "tokens": "x"}, "unknown.tokens is text, not"),
         ("corpora.news.dropped", {"empty": {}}, "news.dropped.empty is an object, not a whole"),
         ("corpora.news.bad", {"JSON": [3]}, "news.bad.JSON is a list, not a whole number"),
