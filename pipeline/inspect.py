@@ -16,7 +16,7 @@ from pipeline.base.errors import ConfigError
 from pipeline.data.inspection.inspect_arguments import parse_inspect
 from pipeline.data.inspection.inspect_documents import holds_documents, inspect_documents
 from pipeline.data.inspection.inspect_shards import inspect_shards
-from pipeline.data.inspection.path_kinds import describe_place
+from pipeline.data.inspection.path_kinds import kind_of
 from pipeline.data.preparation.tokenizer_training import REPORT_BYTES
 from pipeline.data.selection.sample import sample_texts
 from pipeline.data.text.documents import DocumentCounts
@@ -34,8 +34,8 @@ def main() -> None:
 def inspect(arguments: argparse.Namespace, executor: Executor) -> None:
     """Print what a path holds; `executor` verifies shards."""
     directory: Path = arguments.directory
-    if lines := describe_place(directory):
-        print("\n".join(lines))
+    if kind := kind_of(directory):
+        print(f"{directory}: {kind}")
     elif holds_documents(directory):
         inspect_documents(arguments)
     else:
@@ -48,10 +48,10 @@ def inspect(arguments: argparse.Namespace, executor: Executor) -> None:
 
 def check_options(arguments: argparse.Namespace) -> None:
     """Raises ConfigError for options that are for documents only."""
-    given = (arguments.html, arguments.corpus, arguments.map, arguments.filter)
+    given = (arguments.corpus, arguments.map, arguments.filter)
     if any(given) or arguments.decisions is not None:
         raise ConfigError(
-            "--html, --corpus, --decisions, --map and --filter are for documents; "
+            "--corpus, --decisions, --map and --filter are for documents; "
             f"{arguments.directory} has none"
         )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from pipeline.base.command_line import Parser, example_text
 from pipeline.base.errors import ConfigError, run_command
 from pipeline.base.files import write_whole
-from pipeline.data.inspection.path_kinds import describe_place
+from pipeline.data.inspection.path_kinds import kind_of
 from pipeline.reporting.ablation_section import read_ablation_report
 from pipeline.reporting.renderings import as_page, as_text
 from pipeline.reporting.run_summary import read_run
@@ -49,8 +49,7 @@ def _report(arguments: argparse.Namespace) -> Report:
         raise ConfigError("nothing to report; give run directories, or --ablation DIR")
     for path in arguments.runs:
         if not is_run(path):
-            lines = describe_place(path)
-            kind = lines[0].removeprefix(f"{path}: ") if lines else "something else"
+            kind = kind_of(path).partition(";")[0] or "something else"
             raise ConfigError(
                 f"{path} is not a run but {kind}; give the --output of pipeline.train"
             )

@@ -13,7 +13,7 @@ from pathlib import Path
 from pipeline.base.command_line import Parser, example_text
 from pipeline.base.errors import ConfigError, run_command
 from pipeline.base.typed_json import as_json
-from pipeline.data.inspection.path_kinds import describe_place
+from pipeline.data.inspection.path_kinds import kind_of
 from pipeline.data.shards.manifest import MANIFEST
 from pipeline.training.run_directory.run_status import is_run, read_status
 from pipeline.training.run_directory.status_words import describe_run, tabulate_runs
@@ -39,12 +39,12 @@ def check_run(path: Path) -> None:
     outer = next((folder for folder in path.resolve().parents if is_run(folder)), None)
     if outer and path.exists():
         raise ConfigError(f"{path} is inside a run; give {outer}")
-    lines = describe_place(path)
+    kind = kind_of(path)
     inside = [folder for folder in path.iterdir() if is_run(folder)] if path.is_dir() else []
     if inside:
         raise ConfigError(f"{path} is a folder of {len(inside)} run(s); give {path}/*")
-    if lines:
-        kind = lines[0].removeprefix(f"{path}: ")
+    if kind:
+        kind = kind.partition(";")[0]
     elif (path / MANIFEST).exists():
         kind = "shards"
     elif (path / "tokenizer.json").exists():

@@ -78,7 +78,7 @@ BAD_INPUT = {
     "inspect nothing": "nothing",
     "inspect shards --sequence 99999999": "99999999",
     "inspect shards --split test": "test",
-    "inspect shards --html page.html": "--html",
+    "inspect shards --corpus own": "--corpus",
     # --- train
     "train roberta_tiny --output out": "--data",
     "train --data shards --output out": "--run",

@@ -378,9 +378,8 @@ PREPARING = [
     ),
     row(
         "inspect documents",
-        "inspect news.jsonl --samples 2 --html page.html",
+        "inspect news.jsonl --samples 2",
         "300 kept, 100.0%",
-        ("page.html", "<html"),
     ),
     row(
         "inspect what rules would drop",

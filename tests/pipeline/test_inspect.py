@@ -50,7 +50,7 @@ def lines(output: str) -> list[str]:
 
 
 def test_options_for_documents_are_refused(prepared: Path, call: Call) -> None:
-    for option in (("--html", "p.html"), ("--corpus", "x"), ("--decisions",)):
+    for option in (("--corpus", "x"), ("--decisions",)):
         error = call(inspect.main, prepared, *option, code=2)
-        assert error.startswith("error: --html, --corpus, --decisions, --map and --filter are ")
+        assert error.startswith("error: --corpus, --decisions, --map and --filter are ")
         assert error.endswith(f"; {prepared} has none\n")

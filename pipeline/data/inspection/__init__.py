@@ -1,1 +1,1 @@
-"""Documents, shards, a tokenizer or a run -> what it holds, as text or HTML."""
+"""Documents, shards, a tokenizer or a run -> what it holds."""

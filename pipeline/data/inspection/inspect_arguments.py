@@ -23,12 +23,12 @@ def parse_inspect() -> argparse.Namespace:
         description="Show what PATH holds. Shards: counts, mask rates, lengths, and a sequence "
         "with its masks side by side. A tokenizer: how it handles many scripts. Documents: "
         "samples kept and dropped by reason, lengths, languages, sites, copies. A run, a "
-        "checkpoint, a model or a folder of them: what it is, and which commands take it.",
+        "checkpoint or a model: what it is.",
         epilog=example_text(
             "python -m pipeline.inspect data/shards/sample-roberta_tiny-* --verify",
             "python -m pipeline.inspect data/shards/sample-roberta_tiny-* --sequence 7 --tokens 0",
             "python -m pipeline.inspect my-tokenizer",
-            "python -m pipeline.inspect news.jsonl --filter gopher-quality --html news.html",
+            "python -m pipeline.inspect news.jsonl --filter gopher-quality",
         ),
     )
     parser.add_argument(
@@ -83,9 +83,6 @@ def parse_inspect() -> argparse.Namespace:
         help="documents: also show what --dedup and --filter of pipeline.prepare dropped, and "
         "copies side by side (default: the newest in $TENFOLD_ROOT/documents/decisions); needs "
         "the --corpus and files of that command",
-    )
-    parser.add_argument(
-        "--html", type=Path, metavar="PAGE", help="documents: also write a page for a browser"
     )
     arguments = parser.parse_args()
     if arguments.tokens < 0:

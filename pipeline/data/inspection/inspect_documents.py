@@ -12,10 +12,8 @@ import numpy as np
 
 from pipeline.base.command_line import data_root, next_lines
 from pipeline.base.errors import escaped
-from pipeline.base.files import write_whole
 from pipeline.base.progress import tracked
 from pipeline.data.inspection.document_statistics import KEPT, DocumentStatistics, Found, find
-from pipeline.data.inspection.html_report import page
 from pipeline.data.inspection.text_report import report_statistics
 from pipeline.data.selection.decision_summary import DecisionSummary, newest
 from pipeline.data.selection.filters import Filters, filters_by_corpus, rewrite_texts
@@ -24,7 +22,6 @@ from pipeline.data.text.document_map import Document, apply_map
 from pipeline.data.text.line_rules import keep_lines
 from pipeline.ingest.corpora.sources import (
     corpus_sources,
-    describe_input,
     own_name,
     print_input,
 )
@@ -46,19 +43,18 @@ def holds_documents(path: Path) -> bool:
 
 
 def inspect_documents(arguments: argparse.Namespace) -> None:
-    """Print a report about the documents of a path, and write the HTML page if requested.
+    """Print a report about the documents of a path.
 
     Files are read as they are: nothing is extracted to $TENFOLD_ROOT/documents.
     """
     path: Path = arguments.directory
     given, inputs = _name_corpus(arguments)
-    name, sources = corpus_sources(
+    _, sources = corpus_sources(
         given, inputs, arguments.text_field, arguments.plain_text, is_mapped=bool(arguments.map)
     )
     sources = rewrite_texts(sources, arguments.map, arguments.filter)
     filters = filters_by_corpus(arguments.filter, [source.corpus for source in sources])
     print_input(sources, escaped(str(path)))
-    about = describe_input(sources)
     decided = _decided(arguments, data_root() / "documents" / "decisions")
     statistics = DocumentStatistics(arguments.samples)
     if decided:
@@ -81,10 +77,6 @@ def inspect_documents(arguments: argparse.Namespace) -> None:
     print("\n".join(report_statistics(statistics, width, decided)))
     if statistics.documents():
         print("\n".join(next_lines(["prepare", *_as_words(arguments, given, inputs)])))
-    if arguments.html:
-        content = page(statistics, f"{name}: documents", about, decided)
-        write_whole(arguments.html, content.encode())
-        print(f"\n{arguments.html}: the same report as HTML")
 
 
 def _name_corpus(arguments: argparse.Namespace) -> tuple[str, list[str]]:

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import re
 
-from pipeline.base.html_page import policy, whole_page
+from pipeline.reporting.renderings import policy, whole_page
 
 
 def test_the_policy_names_the_style_sheet() -> None:
