@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pipeline.base.command_line import next_lines
-from pipeline.data.preparation.assemble import Part
 from pipeline.data.preparation.prepare_shards import ShardsJob
 from pipeline.data.shards.corpus_warnings import describe_unknown
 from pipeline.data.shards.manifest import VALIDATION, Manifest
 from pipeline.data.shards.predicted import describe_predicted, predicted_share
-from pipeline.data.text.documents import UNDO_HTML, WITH_HTML, DocumentCounts
+from pipeline.data.text.documents import UNDO_HTML, WITH_HTML
 from pipeline.data.text.excluded import EXCLUDED, load_excluded
-from pipeline.data.text.losses import describe_losses
 from pipeline.data.tokenizers.document_encoder import fast_engine
 from pipeline.ingest.corpora.shapes import describe_plain_text
 from pipeline.ingest.corpora.sources import describe_counts, describe_cut
@@ -74,12 +72,3 @@ def _about_corpora(manifest: Manifest, splits: Mapping[str, PlainText]) -> Itera
         if unknown := describe_unknown(corpus):
             yield f"{name}: {unknown}"
         yield from describe_plain_text(name, splits[name], corpus["plain_text"])
-
-
-def describe_taken(parts: list[Part]) -> Iterator[str]:
-    """Warnings about corpora and files of which rules took over half of the text."""
-    totals: dict[str, DocumentCounts] = {}
-    for part in parts:
-        totals.setdefault(part.corpus, DocumentCounts()).add(part.counts)
-    for corpus, total in totals.items():
-        yield from describe_losses(corpus, total.bytes, total.taken, total.files)

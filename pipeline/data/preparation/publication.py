@@ -29,7 +29,6 @@ from pipeline.data.preparation.assemble import (
 from pipeline.data.preparation.fingerprint import engine_versions
 from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.preparation.later_masks import masking_of_parts
-from pipeline.data.preparation.outcome import describe_taken
 from pipeline.data.preparation.prepare_shards import FinishedTasks, ShardsJob
 from pipeline.data.preparation.worker import PrepareJob, read_finished_spans
 from pipeline.data.shards.manifest import (
@@ -74,8 +73,6 @@ def publish_shards(
     # the last look at the files, before assemblies start to remove the pieces
     confirm_inputs(job, finished)
     manifest = assemble_shards(job, parts, finished.job, executor, shard_bytes)
-    for warning in describe_taken(parts):
-        print(warning)
     job.tokenizer.publish(job.run.data)  # last: a prepare that fails publishes no tokenizer
     return manifest
 

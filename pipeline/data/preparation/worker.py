@@ -38,7 +38,6 @@ from pipeline.data.shards.document_index import (
 from pipeline.data.shards.manifest import TRAIN, VALIDATION, stored_masks
 from pipeline.data.shards.token_counts import count_ids
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts
-from pipeline.data.text.losses import kept_entries
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.text.text_tasks import SplitTask
 from pipeline.data.tokenizers.document_encoder import CHECKED_SHARE, TextEncoder
@@ -151,8 +150,7 @@ class PartInProgress:
             "bad": counts.bad, "bad_example": counts.bad_example,
             "cut": counts.cut, "noted": counts.noted, "packed": counts.packed,
             "plain_text": counts.plain_text,
-            "taken": counts.taken, "files": kept_entries(counts.files),
-            "read": self.spans(),
+            "taken": counts.taken, "read": self.spans(),
         }  # fmt: skip
 
 

@@ -19,7 +19,6 @@ from pipeline.data.text.document_map import FAILED, MAP, Document, apply_map
 from pipeline.data.text.excluded import EXCLUDED, load_excluded
 from pipeline.data.text.giants import RUN_CHARACTERS, in_pieces
 from pipeline.data.text.line_rules import KeptLines, keep_lines
-from pipeline.data.text.losses import CLEANING, READ, FileLosses, cleaned_away
 from pipeline.ingest.corpora.shapes import LONG_DOCUMENT
 from pipeline.ingest.documents.records import (
     PLAIN_TEXT_FORMATS,
@@ -80,9 +79,7 @@ class DocumentCounts:
     unknown: dict[str, int] = field(default_factory=dict)
     """Unknown tokens, and the characters that they stand for."""
     taken: dict[str, int] = field(default_factory=dict)
-    """Bytes of text that did not become `bytes`, by rule, see `losses`."""
-    files: FileLosses = field(default_factory=dict)
-    """Bytes that rules took of each file, see `losses`."""
+    """Bytes of text that became no document's, by reason, without what cleaning removed."""
     plain_text: dict[str, int] = field(default_factory=dict)
     """Files and documents of plain text, and how many documents are `long`."""
 
@@ -95,10 +92,10 @@ class DocumentCounts:
                 "function of --map must give few, without what differs"
             )
 
-    def reject(self, record: BadRecord, file: str) -> None:
-        """Count an unusable record of a file."""
+    def reject(self, record: BadRecord) -> None:
+        """Count an unusable record."""
         if record.size:
-            self.take_away(file, record.reason, record.size, record.size)
+            add_counts(self.taken, {record.reason: record.size})
         self.bad[record.reason] = self.bad.get(record.reason, 0) + 1
         about = f" ({record.about})" if record.about else ""
         self.bad_example = self.bad_example or f"{record.where}: {record.reason}{about}"
@@ -119,14 +116,6 @@ class DocumentCounts:
         self.left_out += size
         add_counts(self.taken, {reason: size})
 
-    def take_away(self, file: str, rule: str, size: int, of: int) -> None:
-        """Count `size` bytes that a rule takes of `of` bytes of a file's text."""
-        mine = self.files.setdefault(file, {READ: 0})
-        mine[READ] += of
-        if size:
-            add_counts(mine, {rule: size})
-            add_counts(self.taken, {rule: size})
-
     def add(self, other: DocumentCounts) -> None:
         self.documents += other.documents
         self.bytes += other.bytes
@@ -139,8 +128,6 @@ class DocumentCounts:
         add_counts(self.cut, other.cut)
         add_counts(self.noted, other.noted)
         add_counts(self.taken, other.taken)
-        for name, counts in other.files.items():
-            add_counts(self.files.setdefault(name, {}), counts)
         add_counts(self.packed, other.packed)
         add_counts(self.unknown, other.unknown)
         add_counts(self.plain_text, other.plain_text)
@@ -152,7 +139,7 @@ class DocumentCounts:
         other.documents = other.bytes = other.characters = other.left_out = 0
         other.dropped, other.bad, other.cut, other.packed, other.unknown = {}, {}, {}, {}, {}
         other.plain_text, other.noted, other.bad_example = {}, {}, ""
-        other.taken, other.files, other.examples = {}, {}, {}
+        other.taken, other.examples = {}, {}
 
 
 def holds_html(text: str) -> bool:
@@ -218,11 +205,9 @@ def read_batches(
     """
     records: list[Record] = []
     sources: list[Source] = []
-    files: list[str] = []
     size = 0
     for piece in pieces:
         source = piece.source
-        is_pack = source.raw_format == PACK
         excluded = load_excluded(source.rewriting)
         for read in _count_records(piece, counts):
             # before the user's function, which must not see what somebody wants removed
@@ -233,17 +218,13 @@ def read_batches(
             if record is None:  # dropped by --map, and counted there
                 continue
             if isinstance(record, BadRecord):
-                counts.reject(record, _file_of_bad(record) if is_pack else source.name)
+                counts.reject(record)
                 continue
             if isinstance(record, Dropped):
                 counts.drop(record.reason)
                 continue
-            file = _file_of(record) if is_pack else source.name
-            if record.cut:
-                add_counts(counts.cut, dict(record.cut))
-                for reason, size_cut in record.cut:
-                    # cut before the text was made, so they count as read here
-                    counts.take_away(file, reason, size_cut, size_cut)
+            add_counts(counts.cut, dict(record.cut))
+            add_counts(counts.taken, dict(record.cut))
             if record.noted:
                 add_counts(counts.noted, {record.noted: 1})
             if source.raw_format not in NO_RECORDS and holds_html(record.text):
@@ -256,12 +237,11 @@ def read_batches(
                     continue
                 records.append(part)
                 sources.append(source)
-                files.append(file)
                 size += len(part.text) + _RECORD_BYTES
                 if size >= min(BATCH_CHARACTERS, most_characters):
-                    yield from _batch(records, sources, files, seed, counts)
-                    records, sources, files, size = [], [], [], 0
-    yield from _batch(records, sources, files, seed, counts)
+                    yield from _batch(records, sources, seed, counts)
+                    records, sources, size = [], [], 0
+    yield from _batch(records, sources, seed, counts)
 
 
 def mapped(
@@ -323,21 +303,10 @@ def _file_of(record: Record) -> str:
     return record.id.rpartition("@")[0]
 
 
-def _file_of_bad(record: BadRecord) -> str:
-    """The file of an unusable record, by its place, which ends in a line, a row or a byte."""
-    return record.where.rstrip("0123456789")[:-1]
-
-
 def _batch(
-    records: list[Record],
-    sources: list[Source],
-    files: list[str],
-    seed: int,
-    counts: DocumentCounts,
+    records: list[Record], sources: list[Source], seed: int, counts: DocumentCounts
 ) -> Iterator[DocumentBatch]:
-    texts = [record.text for record in records]
-    text, slow = _clean_in_time(texts)
-    _count_cleaning(texts, files, text, slow, counts)
+    text, slow = _clean_in_time([record.text for record in records])
     filled = np.diff(text.offsets) > 1  # an empty document is only its NUL byte
     for index in np.flatnonzero(~filled).tolist():
         counts.drop(TOO_SLOW if index in slow else "empty")
@@ -368,27 +337,6 @@ def _count_lines(
     for reason, size in lines.cut.items():
         counts.leave_out_bytes(reason, size)
     add_counts(counts.cut, lines.cut)
-
-
-def _count_cleaning(
-    texts: list[str],
-    files: list[str],
-    text: CleanText,
-    slow: list[int],
-    counts: DocumentCounts,
-) -> None:
-    """Count the bytes that cleaning took of each file; documents that were too slow are dropped."""
-    cleaned = np.diff(text.offsets) - 1
-    removed = np.maximum(text.raw_bytes - cleaned, 0)  # NFC can lengthen a text
-    # over half is gone: worth a second pass, which does not count what NFC composed
-    for index in np.flatnonzero(removed > cleaned).tolist():
-        removed[index] = cleaned_away(texts[index], int(cleaned[index]))
-    removed[slow] = 0  # dropped for their time, not cleaned away
-    # files come one after the other, so each is one stretch
-    starts = [i for i, file in enumerate(files) if not i or file != files[i - 1]]
-    for start, stop in itertools.pairwise([*starts, len(files)]):
-        gone, left = int(removed[start:stop].sum()), int(cleaned[start:stop].sum())
-        counts.take_away(files[start], CLEANING, gone, gone + left)
 
 
 def _clean_in_time(texts: list[str]) -> tuple[CleanText, list[int]]:

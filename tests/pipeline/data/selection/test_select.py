@@ -17,7 +17,6 @@ from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.selection.decisions import read_kept
 from pipeline.data.selection.select import Selection, decide
 from pipeline.data.text.documents import DocumentCounts
-from pipeline.data.text.losses import CLEANING
 from pipeline.execution.workers import local_executor
 from pipeline.recipes import recipe
 from tests.benchmarks.planted import copy_of, document, jaccard
@@ -57,7 +56,7 @@ def outcome(decided: Selection) -> dict[str, str]:
         kept = [row["id"] for row in rows if row["dropped"] is None]
         assert [id for batch in batches for id in batch.ids] == kept
         assert counts.dropped == Counter(row["dropped"] for row in rows if row["dropped"])
-        taken = {reason: size for reason, size in counts.taken.items() if reason != CLEANING}
+        taken = counts.taken
         assert taken.keys() == counts.dropped.keys() and sum(taken.values()) == counts.left_out
         found |= {f"{row['corpus']}/{row['id']}": row["dropped"] or "" for row in rows}
     return found

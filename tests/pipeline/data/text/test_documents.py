@@ -64,7 +64,7 @@ def test_counts_add_up_and_are_taken_once() -> None:
     """Reasons of a function are few over all batches."""
     total, more = DocumentCounts(documents=1, bytes=10, dropped={"empty": 1}), DocumentCounts()
     more.drop("empty"), more.drop("too long")
-    more.reject(BadRecord("in:3", "invalid JSON"), "in")
+    more.reject(BadRecord("in:3", "invalid JSON"))
     more.documents, more.bytes, more.left_out = 2, 20, 5
     total.take(more)
     assert (total.documents, total.bytes, total.left_out) == (3, 30, 5)
