@@ -19,7 +19,7 @@ from pipeline.data.preparation.corpus_files import find_sources
 from pipeline.data.preparation.outcome import report_result
 from pipeline.data.preparation.prepare_arguments import prepare_arguments
 from pipeline.data.preparation.stages import TextSizes, make_shards
-from pipeline.data.preparation.transfers import describe_transfers, fetch_inputs
+from pipeline.data.preparation.transfers import fetch_inputs, find_transfers
 from pipeline.data.shards.shard_assembly import SHARD_BYTES
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.mpi import run_together, spread
@@ -50,10 +50,8 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
         arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short,
         languages=arguments.languages,
     )  # fmt: skip
-    share = arguments.part or (1, 1)
-    # all parts transfer at once
-    for line in describe_transfers(found.files, share[1] * arguments.workers):
-        print(line, flush=True)
+    for transfer in find_transfers(found.files):
+        print(transfer.describe(), flush=True)
     if arguments.dry_run:
         print_estimate(arguments, found, run)
         return

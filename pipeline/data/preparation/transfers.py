@@ -1,19 +1,16 @@
-"""Estimates of fetching published files, and `--fetch`."""
+"""What is to be fetched of published files, and `--fetch`."""
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pipeline.base.command_line import data_root, downloads
-from pipeline.base.durations import in_words
-from pipeline.base.errors import DataError
 from pipeline.base.files import size_of
 from pipeline.base.shown_urls import show_url
 from pipeline.config.data_settings import DataSettings
@@ -22,10 +19,8 @@ from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.catalogue import GROUPS
 from pipeline.ingest.corpora.download import download_missing
 from pipeline.ingest.corpora.sources import limit_pages
-from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import FoundAs, Source
 from pipeline.ingest.extraction.extract import not_extracted
-from pipeline.ingest.extraction.units import stream
 from pipeline.remote.copies import (
     fetch_all,
     is_here,
@@ -39,9 +34,7 @@ from pipeline.remote.urls import local_inputs
 _PLACES = 4
 """Files of a corpus that are looked at."""
 _FETCHED_BYTES = 4 << 20
-"""Bytes of each that are fetched, to time the network."""
-_EXTRACTED_BYTES = 1 << 19
-"""Bytes of these that are extracted, to time the extraction."""
+"""Bytes of each that are fetched for an estimate of its documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,69 +68,20 @@ class Transfer:
         there.append(f"{_sizes(self.missing)} to fetch, at most {file.connections} at a time")
         return f"{text}; {', '.join(there)}"
 
-    def describe_work(self, workers: int) -> list[str]:
-        """Hours that fetching and extracting take, from looks at some files, and its copies."""
-        waiting = self.here + self.missing
-        if not waiting:
-            return []
-        size, to_fetch = _bytes(waiting), _bytes(self.missing)
-        speed = _measure(waiting)
-        file = _published(waiting[0])
-        fetching = to_fetch / speed.fetching
-        extraction = size / speed.extraction
-        largest = max((source.size for source in self.missing), default=0) / speed.fetching
-        # whichever is slowest: the connections, the workers, or the largest file, which has one
-        # connection
-        seconds = max(
-            fetching / file.connections,
-            (extraction + fetching) / workers,
-            largest + extraction * largest / max(fetching, 1e-9) / workers,
-        )
-        text = (
-            f"{self.corpus}: about {in_words(seconds)} to fetch and extract them with {workers:,} "
-            f"worker{'s' * (workers != 1)}; {speed.extraction / 1e6:,.2f} MB/s per worker"
-        )
-        if not to_fetch:
-            return [text]
-        text += f", {speed.fetching / 1e6:,.1f} MB/s per connection"
-        when = "which stay" if self.keeps_copies else "at a time"
-        return [text, f"{self.corpus}: downloads take {_sizes(self._copies(workers))}, {when}"]
-
     def copied(self, workers: int) -> int:
         """Bytes of the copies that there are at a time."""
-        return _bytes(self._copies(workers))
+        return _bytes(self.missing if self.keeps_copies else _largest(self.missing, workers))
 
     @property
     def keeps_copies(self) -> bool:
         """True if the copies stay."""
         return _published(self.files[0]).is_kept
 
-    def _copies(self, workers: int) -> list[Source]:
-        return self.missing if self.keeps_copies else _largest(self.missing, workers)
-
     def fetched_so_far(self) -> int:
         """Bytes of the copies of missing files that exist, whole or not."""
         files = map(_published, self.missing)
         paths = (path for file in files for path in (partial_path(file), passing_path(file)))
         return sum(max(0, size_of(path)) for path in paths)
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Bytes of files per second."""
-
-    fetching: float
-    """Fetched by one connection."""
-    extraction: float
-    """Extracted by one worker."""
-
-
-def describe_transfers(files: list[Source], workers: int) -> list[str]:
-    """Lines for the user before published files are fetched; none if there are no such files."""
-    lines = []
-    for transfer in find_transfers(files):
-        lines += [transfer.describe(), *transfer.describe_work(workers)]
-    return lines
 
 
 def find_transfers(files: list[Source]) -> list[Transfer]:
@@ -203,24 +147,6 @@ def _some(files: list[Source]) -> list[Source]:
     """Files at even distances."""
     places = (number * len(files) // _PLACES for number in range(_PLACES))
     return [files[place] for place in dict.fromkeys(places)]  # places of few files coincide
-
-
-def _measure(files: list[Source]) -> Speed:
-    """Fetch and extract the beginnings of some files."""
-    fetched = fetching = extracted = extraction = 0.0
-    with tempfile.TemporaryDirectory() as folder:
-        for source in _some(files):
-            head, seconds = read_beginning(_published(source), _FETCHED_BYTES)
-            fetched, fetching = fetched + len(head), fetching + seconds
-            alone = _alone(source, head[:_EXTRACTED_BYTES], folder)
-            began_at = time.process_time()  # CPU time: other processes do not count
-            with suppress(DataError):  # its end is missing
-                for piece in cut(alone, max(alone.size, 1)):
-                    for _ in stream(piece):
-                        pass
-            extraction += time.process_time() - began_at
-            extracted += min(len(head), _EXTRACTED_BYTES)
-    return Speed(fetched / max(fetching, 1e-6), extracted / max(extraction, 1e-6))
 
 
 def _largest(files: list[Source], count: int) -> list[Source]:

@@ -139,12 +139,12 @@ def test_fetching_alone_then_without_a_network(news: News, make: Prepare, tmp_pa
 def test_a_dry_run_estimates_from_beginnings_and_keeps_nothing(news: News, tmp_path: Path) -> None:
     """Copies stay if asked to."""
     text = news("--dry-run")
-    assert "2 files of" in text and "to fetch and extract them with 1 worker;" in text
+    assert "2 files of" in text and " to fetch, at most " in text
     assert "cc-news: about 25 documents" in text
     disk = r"^disk: about .* \(copies of published files .*, documents .*, units"
     assert re.search(disk, text, re.M)
     assert not (tmp_path / "downloads").exists() and not (tmp_path / "documents").exists()
-    assert "which stay" in news("--keep-downloads", months="2019-02")
+    news("--keep-downloads", months="2019-02")
     assert len(downloaded(tmp_path)) == 1
 
 
