@@ -126,14 +126,6 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         help="commit of the Hub's copy (default: the one that `pipeline.prepare --explain` names)",
     )
     add_reading_arguments(parser)
-    parser.add_argument(
-        "--pages-per-domain",
-        type=int,
-        default=0,
-        metavar="N",
-        help="keep at most N pages per site in each WARC or WET file, chosen by the hash of their "
-        "URLs (default: all)",
-    )
 
 
 def add_by_folder(parser: argparse.ArgumentParser) -> None:

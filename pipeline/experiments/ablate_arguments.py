@@ -260,7 +260,7 @@ def _inputs(arguments: argparse.Namespace) -> list[str]:
     found = ["--corpus", arguments.corpus]
     if arguments.input:
         found += ["--input", *arguments.input]
-    for name in ("revision", "text_field", "plain_text", "pages_per_domain", "map", "tokenizer"):
+    for name in ("revision", "text_field", "plain_text", "map", "tokenizer"):
         if value := getattr(arguments, name):
             found += [f"--{name.replace('_', '-')}", str(value)]
     return found

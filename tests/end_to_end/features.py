@@ -154,12 +154,6 @@ READING = [
         ("out/manifest.json", "totals.documents", 40),
     ),
     row(
-        "prepare at most some pages of a site",
-        f"prepare --corpus cc-news --input crawl.warc.gz --pages-per-domain 9 {TINY} --output out",
-        ("out/manifest.json", "totals.documents", 9),
-        goes=True,
-    ),
-    row(
         "prepare the sample, with a tokenizer of its own",
         "prepare --corpus sample --recipe roberta_tiny --workers 1",
         ("root/shards/sample-*/manifest.json", "corpora.#", 5),

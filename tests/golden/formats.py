@@ -52,7 +52,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "text_book": ("--plain-text", "book"),
     "text_lines": ("--plain-text", "lines"),
     "names": ("--plain-text", "file"),
-    "warc_english": ("--language", "en", "--pages-per-domain", 3),
+    "warc_english": ("--language", "en"),
     "losses": ("--max-bad-fraction", 0.2),
     "small_files": ("--max-bad-fraction", 0.05),
     "json_field": ("--text-field", "a.b"),

@@ -93,36 +93,31 @@ def estimate_corpora(
     sources: list[Source],
     job: PrepareJob,
     vocabulary: Vocabulary,
-    growth: dict[str, float] | None = None,
 ) -> dict[str, CorpusEstimate]:
     """An estimate for each corpus; nothing is written to the job's directory.
 
     sources: as `extracted_so_far` returns them. Files of each kind are sampled separately, as a
-    byte of a compressed file holds more text. growth: as for `write_sample`, by corpus.
+    byte of a compressed file holds more text.
     """
     found: dict[str, CorpusEstimate] = {}
-    growth = growth or {}
     if not sources:
         return found
     # Thresholds of 0 hold nothing out, so that the whole sample is prepared as training text.
     worker = Worker.create(replace(job, thresholds=dict.fromkeys(job.corpora, 0)), vocabulary)
     for kind in find_kinds(sources):
         with tempfile.TemporaryDirectory() as folder:
-            about = _try_out(worker, kind, Path(folder), growth.get(kind.corpus, 1.0))
+            about = _try_out(worker, kind, Path(folder))
         found[kind.corpus] = found[kind.corpus].plus(about) if kind.corpus in found else about
     return found
 
 
-def estimate_documents(
-    sources: list[Source], growth: dict[str, float] | None = None
-) -> dict[str, CorpusEstimate]:
+def estimate_documents(sources: list[Source]) -> dict[str, CorpusEstimate]:
     """An estimate for each corpus of its text and of the extraction, without preparing any."""
     found: dict[str, CorpusEstimate] = {}
-    growth = growth or {}
     for kind in find_kinds(sources):
         with tempfile.TemporaryDirectory() as folder:
             sample = Path(folder, "sample.jsonl")
-            written = write_sample(kind, sample, growth.get(kind.corpus, 1.0))
+            written = write_sample(kind, sample)
             about = _without_shards(written, sample)
         found[kind.corpus] = found[kind.corpus].plus(about) if kind.corpus in found else about
     return found
@@ -138,10 +133,10 @@ def require_text(found: dict[str, CorpusEstimate]) -> None:
             )
 
 
-def _try_out(worker: Worker, kind: Kind, folder: Path, growth: float) -> CorpusEstimate:
+def _try_out(worker: Worker, kind: Kind, folder: Path) -> CorpusEstimate:
     """Prepare a sample of a kind of files in `folder`, and scale the result."""
     sample, corpus, sources = folder / "sample.jsonl", kind.corpus, kind.files
-    written = write_sample(kind, sample, growth)
+    written = write_sample(kind, sample)
     share, reading = written.share, written.reading
     bare = _without_shards(written, sample)
     if not bare.text:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import functools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -68,8 +67,6 @@ class Sampled:
     """Beginnings of published files."""
     factors: dict[str, float]
     """Size of all published files relative to these, by corpus."""
-    growth: dict[str, float]
-    """Size of a published file relative to its beginning, by corpus."""
 
     @property
     def files(self) -> list[Source]:
@@ -208,13 +205,8 @@ def _workers(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _sampled(sources: list[Source]) -> Iterator[Sampled]:
-    published = Counter(source.corpus for source in sources if source.published)
     with beginnings(sources) as (heads, factors):
-        read = Counter(head.corpus for head in heads)
-        # A factor also covers files without a beginning here; this is the growth of one file.
-        growth = {corpus: factors[corpus] * read[corpus] / published[corpus] for corpus in factors}
-        given = [source for source in sources if not source.published]
-        yield Sampled(given, heads, factors, growth)
+        yield Sampled([source for source in sources if not source.published], heads, factors)
 
 
 def _estimate(
@@ -232,18 +224,13 @@ def _estimate(
         lower_case=data.lower_case,
     )
     job = parts_job(arguments, data, files, SPLIT_BYTES)
-    return _estimate_all(
-        sampled,
-        lambda sources, growth: estimate_corpora(sources, job, vocabulary, growth),
-    )
+    return _estimate_all(sampled, lambda sources: estimate_corpora(sources, job, vocabulary))
 
 
-def _estimate_all(
-    sampled: Sampled, estimate: Callable[[list[Source], dict[str, float]], Estimates]
-) -> Estimates:
+def _estimate_all(sampled: Sampled, estimate: Callable[[list[Source]], Estimates]) -> Estimates:
     """Estimates of all files, by one of those that are here."""
-    estimates = estimate(sampled.given, {})
-    for corpus, about in estimate(sampled.heads, sampled.growth).items():
+    estimates = estimate(sampled.given)
+    for corpus, about in estimate(sampled.heads).items():
         about = about.times(sampled.factors[corpus])
         # A corpus may have given files and published ones.
         estimates[corpus] = estimates[corpus].plus(about) if corpus in estimates else about

@@ -16,9 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
-import xxhash
-
-from pipeline.costs.preparation.site_pages import kept_shares
 from pipeline.data.text.document_map import MAP
 from pipeline.data.text.documents import DocumentCounts, mapped
 from pipeline.data.text.giants import in_pieces
@@ -46,7 +43,6 @@ from pipeline.ingest.extraction.units import (
     is_extracted,
     is_joined,
 )
-from pipeline.ingest.extraction.web_pages import OVER_LIMIT
 from pipeline.ingest.extraction.zip_archives import (
     extract_zip_member,
     find_zip_members,
@@ -133,11 +129,8 @@ class _Place:
         return sum(len(_text_of(item)) for item, _, _ in self.items) / whole if whole else 1.0
 
 
-def write_sample(kind: Kind, path: Path, growth: float = 1.0) -> WrittenSample:
-    """Write some documents as JSON lines, of long ones the start.
-
-    growth: how many times as large the files are of which these are the beginnings.
-    """
+def write_sample(kind: Kind, path: Path) -> WrittenSample:
+    """Write some documents as JSON lines, of long ones the start."""
     pieces = [piece for task in cut_tasks(kind.files, finer=1) for piece in task.pieces]
     # Of small files, as many as hold the sample.
     mean = sum(piece.weight for piece in pieces) / len(pieces)
@@ -150,8 +143,6 @@ def write_sample(kind: Kind, path: Path, growth: float = 1.0) -> WrittenSample:
     passed = sum(place.passed for place in places)
     taken = sum(place.passed * place.kept for place in places)
     reading = sum(place.seconds * place.kept for place in places)
-    if kind.files[0].pages.per_domain:
-        _limit_pages(places, growth)
     items = [(place.piece.source.name, item) for place in places for item in place.items]
     found = written = characters = 0
     with path.open("w") as file:
@@ -195,39 +186,6 @@ def _read_place(piece: Piece, quota: int) -> _Place:
         place.items.append((_shortened(item, quota), len(text), documents))
         started_at = time.process_time()
     return place
-
-
-def _limit_pages(places: list[_Place], growth: float) -> None:
-    """Drop pages as extraction drops those of sites with too many in the whole file."""
-    sites = [_pages_by_site(place) for place in places]
-    files = []
-    for place, pages in zip(places, sites):
-        found = [site for site, its in pages.items() for _ in its]
-        files.append((found, len(found) * growth * place.piece.weight / max(1.0, place.passed)))
-    most = places[0].piece.source.pages.per_domain
-    for place, pages, shares in zip(places, sites, kept_shares(files, most)):
-        for site, its in pages.items():
-            expected = round(shares[site] * len(its), 6)
-            # Rounded by chance, or the mean over many small sites would be biased.
-            kept = int(expected) + (_uniform(site) < expected % 1)
-            for index in sorted(its, key=its.__getitem__)[kept:]:
-                item, length, documents = place.items[index]
-                dropped = replace(cast(Extract, item), text="", dropped=OVER_LIMIT)
-                place.items[index] = dropped, length, documents
-
-
-def _pages_by_site(place: _Place) -> dict[str, dict[int, float]]:
-    """The indices of pages with text, by site, and the hash by which they are kept."""
-    found: dict[str, dict[int, float]] = {}
-    for index, (item, _, _) in enumerate(place.items):
-        if isinstance(item, Extract) and item.text:
-            found.setdefault(item.domain, {})[index] = _uniform(item.url)
-    return found
-
-
-def _uniform(text: str) -> float:
-    """A number from 0 to 1 that is a hash of a text."""
-    return xxhash.xxh3_64_intdigest(text.encode(errors="replace")) / 2**64
 
 
 def _time_of_pack(kind: Kind, chosen: list[Piece], folder: Path) -> float:

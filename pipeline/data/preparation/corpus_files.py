@@ -18,7 +18,7 @@ from pipeline.ingest.corpora.sources import (
     corpus_sources,
     describe_corpus,
     is_named,
-    limit_pages,
+    keep_language,
     print_input,
 )
 from pipeline.ingest.corpora.suitability import require_fit
@@ -90,7 +90,7 @@ def find_sources(
         arguments.corpus, inputs, arguments.text_field, arguments.plain_text, published,
         arguments.by_folder, bool(arguments.map),
     )  # fmt: skip
-    sources = limit_pages(sources, arguments.pages_per_domain, arguments.language)
+    sources = keep_language(sources, arguments.language)
     sources = rewrite_texts(sources, arguments.map, arguments.filter, arguments.exclude)
     print_input(sources, "input")
     found_languages = corpus_languages(languages, sources)

@@ -77,10 +77,7 @@ class Places:
         case = "-uncased" if data.lower_case else ""
         kind = f"{data.tokenizer}-{data.vocab_size}{case}"
         identify_files([source for source in found.files if not source.group], known)
-        identities = (
-            [known.get(file) or file_identity(file), file.pages.per_domain]
-            for file in ungrouped(found.files)
-        )
+        identities = (known.get(file) or file_identity(file) for file in ungrouped(found.files))
         settings: list[object] = [data.tokenizer, data.vocab_size, data.lower_case, SAMPLE_BYTES]
         settings += [selected] if selected else []
         mark = fingerprint_with("files", identities, {"tokenizer": settings})

@@ -18,7 +18,7 @@ from pipeline.data.preparation.corpus_files import list_published
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.catalogue import GROUPS
 from pipeline.ingest.corpora.download import download_missing
-from pipeline.ingest.corpora.sources import limit_pages
+from pipeline.ingest.corpora.sources import keep_language
 from pipeline.ingest.documents.records import FoundAs, Source
 from pipeline.ingest.extraction.extract import not_extracted
 from pipeline.remote.copies import (
@@ -102,7 +102,7 @@ def fetch_inputs(arguments: argparse.Namespace, data: DataSettings) -> None:
     published = list_published(arguments)
     files = [source for its in published.values() for source in its]
     if published:
-        files = limit_pages(files, arguments.pages_per_domain, arguments.language)
+        files = keep_language(files, arguments.language)
     number, count = arguments.part or (1, 1)
     for transfer in find_transfers(files):
         print(transfer.describe(), flush=True)

@@ -111,4 +111,4 @@ def _chosen_language(source: Source) -> str:
     if source.published and source.format == "mediawiki":
         code = source.published.path.partition("wiki")[0].replace("_", "-")
         return code if code in LANGUAGES and _CODE.fullmatch(code) else ""  # not of commonswiki
-    return source.pages.language
+    return source.page_language

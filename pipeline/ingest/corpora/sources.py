@@ -20,7 +20,7 @@ from pipeline.ingest.corpora.groups import entries_of, group_of, member_inputs, 
 from pipeline.ingest.corpora.input_files import InputFile, find_files, in_threads, is_path
 from pipeline.ingest.corpora.published_dumps import chosen_language
 from pipeline.ingest.corpora.shapes import plain_text_notes
-from pipeline.ingest.documents.records import FORMAT_NAMES, PageChoice, PlainText, Source
+from pipeline.ingest.documents.records import FORMAT_NAMES, PlainText, Source
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction.packs import group_files
 
@@ -177,21 +177,12 @@ def _require_name(name: str, path: str) -> None:
         )
 
 
-def limit_pages(sources: list[Source], pages_per_domain: int, language: str) -> list[Source]:
-    """The sources, with limits set on WARC files.
-
-    pages_per_domain: 0 for no limit; language: as for `chosen_language`.
-    """
-    if pages_per_domain < 0:
-        raise ConfigError(f"--pages-per-domain {pages_per_domain}: choose 1 or more, or drop it")
-    if pages_per_domain and all(source.format != "warc" for source in sources):
-        raise ConfigError(
-            f"--pages-per-domain {pages_per_domain}: no input is a WARC or WET file; drop it"
-        )
+def keep_language(sources: list[Source], language: str) -> list[Source]:
+    """The sources, of which WARC files keep pages in one language, see `chosen_language`."""
     if language and all(source.format != "warc" for source in sources):
         raise ConfigError(f"--language {language}: no input is a WARC or WET file; omit it")
     return [
-        replace(source, pages=PageChoice(pages_per_domain, chosen_language(language, source)))
+        replace(source, page_language=chosen_language(language, source))
         if source.format == "warc"
         else source
         for source in sources

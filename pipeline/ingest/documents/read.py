@@ -205,8 +205,8 @@ def file_identity(source: Source) -> list[Any]:
         identity.append(BZIP2_VERSION)
     if is_framed(source):
         identity.append(["frames", FRAMES_VERSION])
-    if source.pages.language:
-        identity.append(source.pages.language)
+    if source.page_language:
+        identity.append(source.page_language)
     return [*identity, source.size, content_identity(source)]
 
 

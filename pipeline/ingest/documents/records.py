@@ -67,15 +67,6 @@ class FoundAs(NamedTuple):
     """Path of the `FrameIndex` of a compressed file that is read in pieces."""
 
 
-class PageChoice(NamedTuple):
-    """Limits on the pages of a WARC or WET file that are kept."""
-
-    per_domain: int = 0
-    """Most pages of a site per file; 0: no limit."""
-    language: str = ""
-    """ISO 639-1 code; empty: any."""
-
-
 class Rewriting(NamedTuple):
     """Changes to the text of a file's documents after they are read."""
 
@@ -132,8 +123,8 @@ class Source:
     plain_text: PlainText
     """Unit of plain text: one document, one book, or documents between blank lines or lines."""
     licence: str
-    pages: PageChoice = field(default=PageChoice())
-    """Pages that are kept of WARC and WET files."""
+    page_language: str = ""
+    """ISO 639-1 code of the pages that are kept of WARC and WET files; empty: any."""
     rewriting: Rewriting = field(default=Rewriting())
     found: FoundAs = field(default=FoundAs(), compare=False)
     published: PublishedFile | None = None
@@ -153,7 +144,7 @@ class Source:
         path, name, size, format, compression, *found = row
         return Source(
             self.corpus, path, name, size, format, compression, self.text_field,
-            self.plain_text, self.licence, self.pages, self.rewriting, FoundAs(*found),
+            self.plain_text, self.licence, self.page_language, self.rewriting, FoundAs(*found),
         )  # fmt: skip
 
     @property

@@ -318,11 +318,10 @@ def _mark(source: Source, *, has_markup: bool, as_found: bool = False) -> str:
             "format": source.format,
             "columns": SCHEMA.names,
             "code": format.code,
-            "pages_per_domain": source.pages.per_domain,
             "file": [source.name, source.size, content_identity(source)],
         }
         # Each key only where it matters, so that others' marks do not change with it.
-        | ({"language": source.pages.language} if source.pages.language else {})
+        | ({"language": source.page_language} if source.page_language else {})
         | ({"files": identity_of_group(source, as_found=as_found)} if source.group else {})
         | ({"members": READERS} if source.format in ("zip", PACK) else {})
         | ({"reading": _reading(source)} if by_settings else {})

@@ -8,16 +8,14 @@ are kept as they were written. A response without a type is HTML if it looks so,
 looks like data. Anything else, such as PDF, JSON or a feed, is dropped.
 
 A line on PAGES_WITH_LINE pages of a site in the same file is boilerplate and is removed; pages with
-the same title count once, because they are one article fetched again. At most
-`Source.pages.per_domain` pages of a site are kept per file, those with the smallest URL hashes.
-Both depend only on the file, not on the order of its records, on other files or on workers. So the
-pages of a file are read twice, after they were extracted and stored. Lines are counted in two hash
-tables of 4 MiB, and the smaller count is used. Otherwise memory holds one or two numbers per page.
+the same title count once, because they are one article fetched again. That depends only on the
+file, not on the order of its records, on other files or on workers. So the pages of a file are read
+twice, after they were extracted and stored. Lines are counted in two hash tables of 4 MiB, and the
+smaller count is used. Otherwise memory holds a number per page.
 """
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -45,8 +43,6 @@ WEB_VERSION = 3
 
 PAGES_WITH_LINE = 5
 """A line on this many pages of a site belongs to the site, not the page."""
-OVER_LIMIT = "over the number of pages of its site"
-"""The reason for which a page is dropped."""
 _SLOTS = 1 << 22  # per table of counts, one byte each
 _NO_DOCUMENT = frozenset({"request", "metadata", "warcinfo"})
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
@@ -65,11 +61,11 @@ _NEAR = 1.1  # times the best rank (a distance); within it, the declared languag
 def without_repeats(
     source: Source, pages: Callable[[], Iterator[Extract | BadRecord]]
 ) -> Iterator[Extract | BadRecord]:
-    """The pages of a whole file without repeated lines, and with the limit per site.
+    """The pages of a whole file without repeated lines.
 
     pages: yields them, each time it is called.
     """
-    sites = _Sites(source.pages.per_domain)
+    sites = _Sites()
     for page in pages():
         if isinstance(page, Extract) and page.text:
             sites.count(page)
@@ -82,7 +78,7 @@ def extract_record(source: Source, record: WarcRecord | Torn) -> Iterator[Extrac
     if isinstance(record, Torn):
         yield BadRecord(f"{source.name}:{record.number}", record.reason)
     elif record.headers.get("warc-type", "") not in _NO_DOCUMENT:
-        yield _in_language(_extract(record), source.pages.language)
+        yield _in_language(_extract(record), source.page_language)
 
 
 def _extract(record: WarcRecord) -> Extract:
@@ -199,22 +195,14 @@ def _language(page: Page) -> str:
 
 
 class _Sites:
-    """Line counts and kept pages of every site in a file."""
+    """Line counts of every site in a file."""
 
-    def __init__(self, pages_per_domain: int) -> None:
-        self.most = pages_per_domain
+    def __init__(self) -> None:
         self.tables = (bytearray(_SLOTS), bytearray(_SLOTS))
         self.seen: set[int] = set()
-        self.largest: dict[str, list[int]] = {}
-        """Heap of the negated URL hashes of a domain's kept pages, largest hash on top."""
 
     def count(self, page: Extract) -> None:
         """Count a page that has text."""
-        if self.most:
-            hashes = self.largest.setdefault(page.domain, [])
-            rank = -_hash(page.url)
-            if rank not in hashes:
-                (heapq.heappush if len(hashes) < self.most else heapq.heappushpop)(hashes, rank)
         key = _hash(page.domain, page.title or page.url)
         if page.domain and key not in self.seen:
             self.seen.add(key)
@@ -227,8 +215,6 @@ class _Sites:
         """The page without repeated lines, or dropped."""
         if not page.text:
             return page
-        if self.most and -_hash(page.url) not in self.largest[page.domain]:
-            return replace(page, text="", dropped=OVER_LIMIT)
         lines = page.text.split("\n")
         own = [line for line in lines if not line or not self._is_repeated(page.domain, line)]
         if len(own) == len(lines):

@@ -10,11 +10,10 @@ import pytest
 from pipeline.costs.preparation import raw_sample
 from pipeline.costs.preparation.raw_sample import find_kinds, write_sample
 from pipeline.execution.workers import local_executor
-from pipeline.ingest.corpora.sources import SAMPLE_FILES, corpus_sources, limit_pages
+from pipeline.ingest.corpora.sources import SAMPLE_FILES, corpus_sources, keep_language
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.extraction.extract import extract, extracted_so_far
 from tests.golden import formats
-from tests.pipeline.ingest.web_archive import conversion, members
 
 NEAR = 1.5
 FAST = ("small_files", "warc_gz")
@@ -49,7 +48,7 @@ def sources_of(name: str, folder: Path) -> list[Source]:
     words = formats.ARGUMENTS.get(name, ())
     plain = str(words[1]) if "--plain-text" in words else ""
     sources = corpus_sources(formats.CORPUS, [str(folder)], plain_text=plain)[1]
-    return limit_pages(sources, 3, "en") if "--pages-per-domain" in words else sources
+    return keep_language(sources, "en") if "--language" in words else sources
 
 
 @pytest.mark.parametrize(
@@ -70,33 +69,6 @@ def test_bytes_of_documents_are_estimated_on_each_format(
     for kind in find_kinds(extracted_so_far(sources, documents)):
         assert not kind.is_extracted
         assert write_sample(kind, tmp_path / "sample.jsonl").extracted == 0
-
-
-def test_pages_of_a_site_are_limited_as_in_the_whole_file(tmp_path: Path) -> None:
-    """From its first quarter, of about 500 pages; sites have 1 to 500 pages. Tolerance: 1.5."""
-    sizes = [500 // rank for rank in range(1, 500)]
-    order = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
-    stories = [text for text in formats.stories() for _ in range(120)]
-    pages = [
-        conversion(text, f"http://a{site}.org/{number}")
-        for number, (site, text) in enumerate(zip(order.tolist(), stories))
-    ]
-    assert len(pages) == len(order)
-    found = {}
-    for name, some in (("whole", pages), ("head", pages[: len(pages) // 4])):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.wet.gz").write_bytes(members(some))
-        [source] = limit_pages(corpus_sources("mine", [str(tmp_path / name)])[1], 3, "")
-        found[name] = source
-    [kind] = find_kinds([found["head"]])
-    growth = found["whole"].size / found["head"].size
-    sample = tmp_path / "sample.jsonl"
-    write_sample(kind, sample, growth)
-    expected = growth * len(sample.read_text().splitlines())
-    kept = sum(min(3, size) for size in sizes)
-    assert kept / NEAR < expected < NEAR * kept
-    write_sample(kind, sample)
-    assert len(sample.read_text().splitlines()) > expected / growth  # if that were all
 
 
 def test_an_archive_is_sampled_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.base.errors import ConfigError
 from pipeline.ingest.corpora.languages import corpus_languages, describe_languages
-from pipeline.ingest.documents.records import PageChoice, Source
+from pipeline.ingest.documents.records import Source
 from tests.pipeline.ingest.files import LINE, sniffed
 
 
@@ -54,10 +54,10 @@ def test_one_code_is_of_all_corpora_or_of_one(source: Source) -> None:
 
 def test_what_was_chosen_is_known(source: Source) -> None:
     """Pages of one language, or the dump of a wiki; not a corpus of several."""
-    kept = replace(source, corpus="cc-news", pages=PageChoice(0, "en"))
+    kept = replace(source, corpus="cc-news", page_language="en")
     assert corpus_languages([], [kept]) == {"cc-news": "en"}
     assert corpus_languages(["cc-news=eng"], [kept]) == {"cc-news": "eng"}
-    assert corpus_languages([], [kept, replace(kept, pages=PageChoice())]) == {}
+    assert corpus_languages([], [kept, replace(kept, page_language="")]) == {}
     for wiki, code in (
         ("dewiki", "de"), ("enwikinews", "en"), ("zh_min_nanwiki", "zh-min-nan"),
         ("commonswiki", ""), ("simplewiki", ""),

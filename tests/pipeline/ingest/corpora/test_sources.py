@@ -15,7 +15,7 @@ from pipeline.ingest.corpora.sources import (
     corpus_sources,
     describe_corpus,
     describe_input,
-    limit_pages,
+    keep_language,
     own_name,
     print_input,
 )
@@ -107,16 +107,14 @@ def test_names_and_mistakes_in_them(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "if you meant cc-news" in capsys.readouterr().out
 
 
-def test_pages_per_domain_applies_to_warc_files_only(tmp_path: Path) -> None:
+def test_a_language_applies_to_warc_files_only(tmp_path: Path) -> None:
     put(tmp_path / "a.jsonl")
     put(tmp_path / "b.warc", "WARC/1.0\r\n")
     sources = corpus_sources("cc-news", [str(tmp_path)])[1]
-    assert [source.pages.per_domain for source in limit_pages(sources, 3, "")] == [0, 3]
-    assert limit_pages(sources, 0, "") == sources
-    with pytest.raises(ConfigError, match="--pages-per-domain 3: no input is a WARC"):
-        limit_pages(sources[:1], 3, "")
-    with pytest.raises(ConfigError, match="choose 1 or more"):
-        limit_pages(sources, -1, "")
+    assert [source.page_language for source in keep_language(sources, "en")] == ["", "en"]
+    assert keep_language(sources, "") == sources
+    with pytest.raises(ConfigError, match="--language en: no input is a WARC"):
+        keep_language(sources[:1], "en")
 
 
 def test_each_entry_of_a_directory_is_a_corpus_if_asked(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pipeline.data.preparation.holdout import validation_thresholds
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.documents import time_limit
-from pipeline.ingest.documents.records import BadRecord, Extract, PageChoice, Source
+from pipeline.ingest.documents.records import BadRecord, Extract, Source
 from pipeline.ingest.encodings.utf import OVERRULED
 from pipeline.ingest.extraction.extract import extract
 from pipeline.ingest.extraction.units import format_of
@@ -143,13 +143,11 @@ def test_order_does_not_matter(tmp_path: Path) -> None:
     records = [*articles(12), *articles(7, "b.org", MORE)]
     found = []
     for name, order in (("x", records), ("y", random.Random(1).sample(records, len(records)))):
-        given = replace(source(tmp_path / name, *order), pages=PageChoice(4))
+        given = source(tmp_path / name, *order)
         items = [item for item in whole_web_file(given) if isinstance(item, Extract)]
         found.append({(item.domain, item.url, item.text, item.dropped) for item in items})
     assert found[0] == found[1] and len(found[0]) == 19
-    kept = collections.Counter(domain for domain, _, text, _ in found[0] if text)
-    assert kept == {"paper.org": 4, "b.org": 4}
-    assert {item[3] for item in found[0]} == {"", "over the number of pages of its site"}
+    assert {item[3] for item in found[0]} == {""}
 
 
 def test_every_record_of_real_files(real_data: Path) -> None:
@@ -181,7 +179,7 @@ def test_pages_in_other_languages_are_dropped_with_their_reason(tmp_path: Path) 
     )
     foreign = response(page("Die Brücke", german), "https://zeitung.de/1")
     given = source(tmp_path / "x.warc.gz", *articles(2), foreign)
-    limited = replace(given, pages=PageChoice(language="en"))
+    limited = replace(given, page_language="en")
     everything, english = [*whole_web_file(given)], [*whole_web_file(limited)]
     assert english[:2] == everything[:2]
     other = everything[2]
@@ -193,9 +191,8 @@ def test_pages_in_other_languages_are_dropped_with_their_reason(tmp_path: Path) 
         )
         [found] = read(tmp_path / "capitals", response(capitals))
         assert isinstance(found, Extract) and found.language == "en"
-    capped = replace(given, pages=PageChoice(3))
-    made = extract([given, limited, capped], tmp_path / "made", local_executor(1))
-    assert len({source.path for source in made}) == 3
+    made = extract([given, limited], tmp_path / "made", local_executor(1))
+    assert len({source.path for source in made}) == 2
 
 
 def test_a_file_without_a_document_says_why(tmp_path: Path) -> None:
