@@ -48,7 +48,6 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
         return
     found = find_sources(
         arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short,
-        languages=arguments.languages,
     )  # fmt: skip
     for transfer in find_transfers(found.files):
         print(transfer.describe(), flush=True)

@@ -49,7 +49,6 @@ BAD_INPUT = {
     f"{PREPARE} news.jsonl --decontaminate nothing": "nothing",
     f"{PREPARE} news.jsonl --map tidy.py:tidi": "tidi",
     f"{PREPARE} news.jsonl --map nothing.py:tidy": "nothing.py",
-    f"{PREPARE} news.jsonl --languages 'not a code'": "not a code",
     f"{PREPARE} news.jsonl --allow-short": "--allow-short",
     f"{PREPARE} news.jsonl --compression gzip": "gzip",
     f"{PREPARE} news.jsonl --text-field story": "url",

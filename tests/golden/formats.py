@@ -64,7 +64,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "most_words": ("--most-words", 2000),
     "c4_fineweb_near": ("--filter", "c4", "fineweb", "--dedup", "near"),
     "group_near": ("--dedup", "near", "--allow-short"),
-    "by_folder": ("--by-folder", "--languages", "by-folder"),
+    "by_folder": ("--by-folder",),
     **{
         f"filter_{rule}": ("--filter", rule)
         for rule in (

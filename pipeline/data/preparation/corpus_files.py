@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.base.command_line import downloads
@@ -11,8 +11,7 @@ from pipeline.config.data_settings import DataSettings
 from pipeline.data.selection.filters import rewrite_texts
 from pipeline.ingest.corpora.download import download_missing
 from pipeline.ingest.corpora.groups import most_text, require_size
-from pipeline.ingest.corpora.languages import corpus_languages, describe_languages
-from pipeline.ingest.corpora.published_dumps import Selected, require_place
+from pipeline.ingest.corpora.published_dumps import Selected, corpus_languages, require_place
 from pipeline.ingest.corpora.sources import (
     SAMPLE,
     corpus_sources,
@@ -70,13 +69,11 @@ def find_sources(
     *,
     copying: bool = True,
     allow_short: bool = True,
-    languages: Sequence[str] = (),
 ) -> FoundCorpus:
     """The corpus of a command line; missing copies from the Hub are downloaded.
 
     copying: copy files from URLs; otherwise raise ConfigError for files without a copy;
-    allow_short: accept a group with less text than stated;
-    languages: as `corpus_languages` takes them.
+    allow_short: accept a group with less text than stated.
     Raises ConfigError or DataError if files do not exist or do not fit the recipe.
     """
     # an estimate leaves nothing on the disk, not even a list
@@ -93,9 +90,6 @@ def find_sources(
     sources = keep_language(sources, arguments.language)
     sources = rewrite_texts(sources, arguments.map, arguments.filter, arguments.exclude)
     print_input(sources, "input")
-    found_languages = corpus_languages(languages, sources)
-    if languages:
-        print(describe_languages(found_languages), flush=True)
     require_fit(sources, data)
     if not allow_short:
         require_size(corpus, most_text(sources), "at most")
@@ -107,5 +101,5 @@ def find_sources(
         named=named,
         description=describe_corpus(arguments.corpus, named, sources),
         files=sources,
-        languages=found_languages,
+        languages=corpus_languages(sources),
     )

@@ -138,16 +138,6 @@ def _add_source_arguments(parser: Parser) -> None:
         "members that have --input",
     )
     parser.add_argument(
-        "--languages",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="[CORPUS=]CODE",
-        help="language of all corpora or of one, such as en, deu or zh-Hant, which changes no row; "
-        "by-folder: each name begins with it, as en-web/ and zho_Hans/ do; batch.mixture_over and "
-        "the held-out losses use it (default: that of --dump, or of the pages that are kept)",
-    )
-    parser.add_argument(
         "--allow-short",
         action="store_true",
         help="accept a group (16gb, 160gb) with over a tenth less text than its published size",

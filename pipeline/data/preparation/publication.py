@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import remove_temporaries, write_whole
+from pipeline.base.files import remove_temporaries
 from pipeline.config.data_settings import max_predictions, shard_settings
 from pipeline.data.preparation.assemble import (
     Part,
@@ -32,12 +29,10 @@ from pipeline.data.preparation.later_masks import masking_of_parts
 from pipeline.data.preparation.prepare_shards import FinishedTasks, ShardsJob
 from pipeline.data.preparation.worker import PrepareJob, read_finished_spans
 from pipeline.data.shards.manifest import (
-    MANIFEST,
     REWRITING,
     TRAIN,
     VALIDATION,
     Manifest,
-    read_manifest,
 )
 from pipeline.data.shards.shard_assembly import Assembler
 from pipeline.data.shards.token_counts import write_counts
@@ -144,20 +139,3 @@ def assemble_shards(
     )
     write_manifest(output, manifest, work)
     return manifest
-
-
-def record_languages(output: Path, languages: Mapping[str, str], *, replaces: bool) -> None:
-    """Name the languages of corpora in complete shards, which may not have known them; languages:
-    as in `FoundCorpus`; replaces: others, which a user chose, too. Rows and fingerprint stay."""
-    manifest = read_manifest(output)
-    corpora = dict(manifest.corpora)
-    for corpus in corpora.keys() & languages.keys():
-        found = {"language": languages[corpus]}
-        corpora[corpus] = corpora[corpus] | found if replaces else found | corpora[corpus]
-    if corpora == manifest.corpora:
-        return
-    try:
-        write_whole(output / MANIFEST, replace(manifest, corpora=corpora).to_json())
-        print(f"recorded the languages of its corpora in {output / MANIFEST}")
-    except DataError as error:  # the shards may be read-only
-        print(f"warning: the languages of its corpora are not recorded: {error}")

@@ -13,7 +13,7 @@ from pipeline.config.run import Run
 from pipeline.data.preparation.corpus_files import FoundCorpus
 from pipeline.data.preparation.fingerprint import Identities
 from pipeline.data.preparation.prepare_shards import ShardsJob, plan_job, run_tasks
-from pipeline.data.preparation.publication import publish_shards, record_languages
+from pipeline.data.preparation.publication import publish_shards
 from pipeline.data.preparation.tokenizer import find_tokenizer
 from pipeline.data.selection.select import decide, plan_selection
 from pipeline.data.shards.manifest import Manifest
@@ -71,7 +71,6 @@ def make_shards(
     )  # fmt: skip
     if job.is_complete():
         tokenizer.publish(run.data)  # in case the earlier run was killed before this
-        record_languages(job.output, job.languages, replaces=bool(arguments.languages))
         return None
     if check_room:  # again, as the output's name is known now, and so what it holds
         check_room(sources, job.output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS
 from pipeline.ingest.corpora.common_crawl import COMMON_CRAWL, LANGUAGE, list_months, parse_months
 from pipeline.ingest.corpora.wikimedia import WIKIMEDIA, list_dump
 from pipeline.ingest.documents.records import Source
+from pipeline.ingest.wikitext.names import LANGUAGES
 from pipeline.remote.http import encoded_url
 from pipeline.remote.kept_lists import Keeping, PublishedFile
 
@@ -113,6 +114,20 @@ def chosen_language(given: str, source: Source) -> str:
     if not given:
         return LANGUAGE if source.published else ""
     return "" if given == ANY_LANGUAGE else given
+
+
+def corpus_languages(sources: Iterable[Source]) -> dict[str, str]:
+    """The language of each corpus whose files are pages of one language, or of one wiki's dump."""
+    chosen: dict[str, set[str]] = {}
+    for source in sources:
+        language = source.page_language
+        if source.published and source.format == "mediawiki":
+            code = source.published.path.partition("wiki")[0].replace("_", "-")
+            # not of commonswiki; "simple" is a wiki, no code
+            language = code if code in LANGUAGES and code != "simple" else ""
+        chosen.setdefault(source.corpus, set()).add(language)
+    codes = {corpus: found.pop() for corpus, found in chosen.items() if len(found) == 1}
+    return {corpus: code for corpus, code in codes.items() if code}
 
 
 def _source(corpus: str, file: PublishedFile) -> Source:

@@ -209,10 +209,8 @@ def check_same_run(
                 raise CheckpointError(
                     f"{directory} was started with {corpus} of {new['directory']} in language "
                     f"{was.get(corpus, '(none)')}, now it is {is_now.get(corpus, '(none)')}, which "
-                    "changes the order of samples; "
-                    + "record the first one again (pipeline.prepare --languages), or "
-                    * (corpus in was)
-                    + f"fork the run: --from {directory} --output {directory}-2"
+                    f"changes the order of samples; fork the run: --from {directory} --output "
+                    f"{directory}-2"
                 )
     if earlier.order_version != (expected := _order_version(run)):
         raise CheckpointError(

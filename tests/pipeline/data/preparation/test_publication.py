@@ -4,9 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
-from pipeline.data.preparation import publication
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.tokenizers.folders import save_vocabulary
 from pipeline.data.tokenizers.vocabulary import Vocabulary
@@ -61,39 +58,3 @@ def test_words_between_white_space_are_counted_by_corpus_and_split(
         assert f" documents        {words} words " in show(tmp_path / "out")
     path.write_text(json.dumps(content))
     assert " words" not in show(tmp_path / "out")
-
-
-def test_languages_are_recorded_and_change_no_row(
-    tmp_path: Path, make: Prepare, show: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also in complete shards, whose other entries and files stay."""
-    folder, first = tmp_path / "text", tmp_path / "first"
-    for name in ("en-web", "en-wiki", "sw"):
-        (folder / name).mkdir(parents=True)
-        write_jsonl(folder / name / "a.jsonl", TEXTS)
-    given = ("--corpus", "own", "--input", folder, "--by-folder")
-    make(*given, output="first")
-    plain = read_manifest(first)
-    assert not any("language" in about for about in plain.corpora.values())
-    said = make(*given, "--languages", "by-folder", output="second")
-    assert "languages: 3 corpora in 2: en 2, sw 1" in said
-    recorded = read_manifest(tmp_path / "second")
-    known = {name: about.pop("language") for name, about in recorded.corpora.items()}
-    assert known == {"en-web": "en", "en-wiki": "en", "sw": "sw"}
-    assert recorded == plain  # fingerprint, shards and hashes, too
-    again = make(*given, "--languages", "by-folder", "sw=swa", output="first")
-    assert "recorded the languages of its corpora" in again
-    now = read_manifest(first)
-    assert [about["language"] for about in now.corpora.values()] == ["en", "en", "swa"]
-    assert "recorded the" not in make(*given, output="first")  # and they stay
-    assert read_manifest(first) == now and "language: swa" in show(first, "--verify")
-
-    def refuse(path: Path, content: bytes) -> None:
-        raise publication.DataError(f"{path} cannot be written")
-
-    monkeypatch.setattr(publication, "write_whole", refuse)
-    said = make(*given, "--languages", "yo", output="first")
-    assert "warning: the languages of its corpora are not recorded" in said
-    error = make(*given, "--languages", "xx1", output="no", code=2)
-    assert "--languages: 'xx1' is not a language" in error and error.count("\n") == 1
-    assert not (tmp_path / "no").exists()

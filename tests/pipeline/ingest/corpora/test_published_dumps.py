@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pipeline.base.errors import ConfigError
-from pipeline.ingest.corpora.published_dumps import Selected, chosen_language
+from pipeline.ingest.corpora.published_dumps import Selected, chosen_language, corpus_languages
 from pipeline.ingest.documents.read import file_identity
+from tests.pipeline.ingest.files import LINE, sniffed
 from tests.pipeline.remote.publishers import Publisher, publisher
 
 
@@ -70,3 +73,18 @@ def test_what_has_no_effect_is_refused(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=message):
             Selected(months="2019-02", mirrors=[mirror]).sources(tmp_path)
+
+
+def test_the_language_of_a_corpus(tmp_path: Path) -> None:
+    """Pages of one language, or the dump of a wiki; not a corpus of several."""
+    source = sniffed(tmp_path / "text.jsonl", LINE)
+    kept = replace(source, corpus="cc-news", page_language="en")
+    assert corpus_languages([source, kept]) == {"cc-news": "en"}
+    assert corpus_languages([kept, replace(kept, page_language="")]) == {}
+    for wiki, code in (
+        ("dewiki", "de"), ("enwikinews", "en"), ("zh_min_nanwiki", "zh-min-nan"),
+        ("commonswiki", ""), ("simplewiki", ""),
+    ):  # fmt: skip
+        published: Any = SimpleNamespace(path=f"{wiki}/20260101/{wiki}-20260101-pages.xml.bz2")
+        dump = replace(source, corpus="wikipedia", format="mediawiki", published=published)
+        assert corpus_languages([dump, dump]) == ({"wikipedia": code} if code else {})
