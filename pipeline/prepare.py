@@ -9,7 +9,6 @@ again: finished work is kept, and the result is the same.
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import time
 from functools import partial
@@ -24,7 +23,6 @@ from pipeline.data.shards.shard_assembly import SHARD_BYTES
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.mpi import run_together, spread
 from pipeline.execution.workers import Executor
-from pipeline.ingest.corpora.explain import explain
 from pipeline.released.choice import head_advice, read_settings
 
 
@@ -34,9 +32,6 @@ def main() -> None:
 
 def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
     """Run all stages, from files to the manifest; `executor` runs the tasks."""
-    if arguments.explain:
-        print("\n".join(explain(arguments.corpus, shutil.get_terminal_size().columns)))
-        return
     started_at = time.perf_counter()
     chosen = read_settings(arguments.recipe, arguments.run, arguments.set)
     run = chosen.run
@@ -47,8 +42,8 @@ def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
         fetch_inputs(arguments, run.data)
         return
     found = find_sources(
-        arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short,
-    )  # fmt: skip
+        arguments, run.data, copying=not arguments.dry_run, allow_short=arguments.allow_short
+    )
     for transfer in find_transfers(found.files):
         print(transfer.describe(), flush=True)
     if arguments.dry_run:

@@ -118,7 +118,7 @@ class Reader:
     def _words(self, command: str) -> list[str]:
         words = expand(command, self.directory)
         option, value = SHORTER.get(words[2], ("", ""))
-        ends_at_once = {option, "--dry-run", "--explain"} & set(words)
+        ends_at_once = {option, "--dry-run"} & set(words)
         return words[1:] if not option or ends_at_once else [*words[1:], option, value]
 
 

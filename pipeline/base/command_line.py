@@ -123,7 +123,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "--revision",
         default="",
         metavar="COMMIT",
-        help="commit of the Hub's copy (default: the one that `pipeline.prepare --explain` names)",
+        help="commit of the Hub's copy (default: the one that the page on corpora names)",
     )
     add_reading_arguments(parser)
 

@@ -195,7 +195,6 @@ READING = [
         "--tokenizer wordpiece-tokenizer --allow-unknown --output out",
         ("out/manifest.json", "corpora.own.unknown.characters", (1000, 99999)),
     ),
-    row("explain a corpus", "prepare --corpus cc-news --explain", "63 M", NOTHING),
 ]
 
 PREPARING = [

@@ -126,11 +126,6 @@ def _check(arguments: argparse.Namespace) -> None:
 def _add_source_arguments(parser: Parser) -> None:
     """Options about where a corpus comes from."""
     parser.add_argument(
-        "--explain",
-        action="store_true",
-        help="print where the corpus comes from, its size, licence and known defects, and exit",
-    )
-    parser.add_argument(
         "--fetch",
         action="store_true",
         help="only download the Hub's copy, the URLs of --input, or the files of --months and "

@@ -32,12 +32,7 @@ def group_of(name: str, inputs: list[str], published: Collection[str] = ()) -> G
     by_member = (equals and before in CORPORA) or _is_by_member(inputs)
     if not by_member and (inputs or not published):
         return None
-    return Group(
-        description="the user's own",
-        members=tuple(CORPORA),
-        published="",
-        published_bytes=0,
-    )
+    return Group(members=tuple(CORPORA), published_bytes=0)
 
 
 def member_inputs(name: str, group: Group, inputs: list[str]) -> dict[str, list[str]]:
@@ -104,7 +99,7 @@ def require_members(
         example = " ".join(f"{member}=PATH..." for member in missing)
         raise ConfigError(
             f"--corpus {name} needs files of {', '.join(missing)}: --input {example}, or fetch "
-            f"the Hub's copies with --fetch (--corpus {missing[0]} --explain lists more sources)"
+            f"the Hub's copies with --fetch (the page on corpora lists more sources)"
         )
 
 

@@ -60,7 +60,7 @@ def fetch_corpus(corpus: str, hub: Hub, downloads: Path) -> Path:
 def _fetch(corpus: str, hub: Hub, directory: Path) -> None:
     repository = Repository(
         kind="dataset", name=hub.id, revision=hub.revision, shown=f"{corpus} ({hub.id})",
-        instead=f"or give files with --input PATH... (--corpus {corpus} --explain lists sources, "
+        instead=f"or give files with --input PATH... (the page on corpora lists sources, "
         f"--corpus {corpus} --fetch fetches the Hub's)",
     )  # fmt: skip
     commit, files = list_matching(repository, hub.files)

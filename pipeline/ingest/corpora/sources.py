@@ -88,7 +88,7 @@ def corpus_sources(
         if not inputs:
             raise ConfigError(
                 f"--corpus {corpus} needs its files: --input PATH... "
-                f"({CORPORA[corpus].description}; --explain lists sources)"
+                f"({CORPORA[corpus].description}; the page on corpora lists sources)"
             )
         return corpus, sources_of(corpus, CORPORA[corpus], inputs)
     names = [*CORPORA, *GROUPS, SAMPLE]

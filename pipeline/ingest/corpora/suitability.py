@@ -76,7 +76,7 @@ def holds_sentences(texts: Iterator[str]) -> bool:
 
 
 def _why_not(corpus: str, where: str, data: DataSettings, what: str) -> str:
-    advice = f"give another copy (--corpus {corpus} --explain lists them)"
+    advice = "give another copy (the page on corpora lists them)"
     if what == "lower-cased":
         return (
             f"{corpus}: {where} is lower-cased, and the recipe's {data.tokenizer} vocabulary has "

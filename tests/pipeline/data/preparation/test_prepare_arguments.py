@@ -15,7 +15,6 @@ from tests.pipeline.preparing import Prepare
         ("wikipedai", "did you mean wikipedia"),
         ("sample --allow-short", "16gb, 160gb"),
         ("160gb --recipe bert_base", "data.format=segment_pair"),
-        ("nothing --explain", "did you mean"),
         ("sample --input x", "drop --input"),
         ("sample --tokenizer /nonexistent", "no such directory"),
         ("sample --max-bad-fraction 1.5", "--max-bad-fraction 1.5"),

@@ -1,16 +1,21 @@
 """The catalogue is complete and consistent."""
 
 import re
+from pathlib import Path
 
+from pipeline.ingest.corpora import catalogue
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS
 from pipeline.ingest.corpora.groups import SHORT_SHARE
 
+SOURCES = Path(catalogue.__file__).with_name("SOURCES.md")
+"""Where each corpus comes from, and its defects."""
+
 
 def test_every_corpus_is_pinned_licensed_and_has_its_defects() -> None:
-    short = []
+    short, text = [], SOURCES.read_text()
     for name, corpus in CORPORA.items():
         assert corpus.hub and re.fullmatch(r"[0-9a-f]{40}", corpus.hub.revision), name
-        assert corpus.licence and corpus.published and corpus.defects and corpus.alternatives, name
+        assert corpus.licence and f"`{corpus.hub.revision}`" in text, name
         assert corpus.hub.download_bytes < corpus.hub.text_bytes and corpus.published_bytes > 0
         if corpus.hub.text_bytes < (1 - SHORT_SHARE) * corpus.published_bytes:
             short.append(name)

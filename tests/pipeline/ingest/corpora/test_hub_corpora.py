@@ -23,7 +23,7 @@ from tests.pipeline.remote.small_hub import NAME, REVISION, leave_home, server_o
 FILES, ROWS = 3, 20
 HUB = Hub(
     id=NAME, revision=REVISION, files="plain_text/train-*.parquet", licence="none",
-    documents=FILES * ROWS, text_bytes=1e3, download_bytes=1e3,
+    text_bytes=1e3, download_bytes=1e3,
 )  # fmt: skip
 
 
