@@ -115,7 +115,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="files, directories, globs or URLs (s3://, https://) of the corpus: JSONL, JSON "
         "arrays, CSV and TSV, plain text, books, wikiextractor output, MediaWiki dumps, WARC, WET, "
-        "HTML, tars of text (all of these also compressed: .gz .zst .xz .bz2 .lz4), zip, Parquet, "
+        "HTML, tars of text (all of these also compressed: .gz .zst .xz .bz2), zip, Parquet, "
         "Arrow; for a group MEMBER=PATH..., or one directory with a folder for each member "
         "(default: the Hub's copy of a named corpus)",
     )

@@ -19,7 +19,7 @@ _TEXT_ENDINGS = {
     "tex", "wiki", "mediawiki", "story", "article", "body", "srt", "vtt", "fountain",
 }  # fmt: skip
 """Endings of plain text in an archive, where nothing else tells it from labels and settings."""
-_COMPRESSED = re.compile(r"\.(?:gz|zst|xz|bz2|lz4)$", re.IGNORECASE)
+_COMPRESSED = re.compile(r"\.(?:gz|zst|xz|bz2)$", re.IGNORECASE)
 _ENDING = re.compile(r"[^/]\.([^/.]*[^\W\d][^/.]*)$")
 _SHORT = re.compile(r"[\w-]{1,8}")
 _NAMED = 5

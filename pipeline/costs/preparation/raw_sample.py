@@ -54,7 +54,6 @@ PLACES = 16
 SAMPLE_BYTES = 4 << 20
 """Bytes sampled from a corpus's files of one kind, over all places."""
 _LONG = 2  # times the bytes of a place; of longer documents, only as many bytes are prepared
-_LZ4_AHEAD = 32 << 20
 Item = Record | Dropped | BadRecord | Extract
 
 
@@ -341,13 +340,12 @@ def _bytes_before(piece: Piece, position: int) -> float:
     if not source.compression:
         return float(position)
     # Packed bytes are read many at a time and become several blocks, so the two are compared where
-    # the next ones are read; lz4 reads blocks of 4 MB ahead.
+    # the next ones are read.
     taken = end = 0
-    ahead = _LZ4_AHEAD if source.compression == "lz4" else 0
     with Path(source.path).open("rb") as file:
         packed = CountedFile(file)
         for block in decompressed(cast(BinaryIO, packed), source.compression):
-            if packed.taken > taken and end >= position + ahead:
+            if packed.taken > taken and end >= position:
                 break
             taken, end = packed.taken, end + len(block)
     return taken * min(1.0, position / max(1, end))

@@ -57,8 +57,6 @@ class SplitTask:
 
 def piece_weight(piece: Piece) -> int:
     """Expected bytes of text in a piece."""
-    if piece.source.frames:
-        return piece.stop - piece.start
     raw = piece.source.raw
     if raw and is_stored_plain(raw):
         return piece.weight

@@ -1,15 +1,14 @@
 """The content of compressed files: one member after another, and nothing but padding between them.
 
-A file is a series of members (gzip), streams (xz, bzip2) or frames (zstd, lz4). Each of them is
-decompressed here, whatever the file holds and wherever it is read. Between two of them and after
-the last one there may be what the format defines as padding, or its own tool ignores:
+A file is a series of members (gzip), streams (xz, bzip2) or frames (zstd). Each of them is
+decompressed here, whatever the file holds. Between two of them and after the last one there may be
+what the format defines as padding, or its own tool ignores:
 
 =====  =======================  ===================================================================
 gz     zero bytes               RFC 1952 has none; gzip(1) ignores zeros, which fill up tapes
 bz2    zero bytes               as gzip; the format has no padding of its own
-xz     zero bytes, in fours     The .xz File Format 1.2.1, section 2.2, Stream Padding
+xz     zero bytes               The .xz File Format 1.2.1, section 2.2, Stream Padding
 zst    skippable frames         RFC 8878, section 3.1.2
-lz4    skippable frames         LZ4 Frame Format Description 1.6, Skippable Frames
 =====  =======================  ===================================================================
 
 Anything else is damage. It may be a member whose header is damaged, and ignoring it, as bzip2 does,
@@ -27,49 +26,60 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol, cast
+from typing import BinaryIO, Literal, Protocol
 
 import zstandard
-from fastwarc.stream_io import Lz4Reader
 
 from pipeline.base.errors import DataError
 
-Compression = Literal["", "gz", "zst", "xz", "bz2", "lz4"]
+Compression = Literal["", "gz", "zst", "xz", "bz2"]
 
 BLOCK_BYTES = 1 << 22
-"""Most content yielded at once; zstd's blocks can have twice as much."""
+"""Most content yielded at once, but for zstd's last block."""
 HEAD_BYTES = 1 << 16
-"""Start of a file in which its compression is detected, perhaps after skippable frames."""
+"""Start of a file in which its compression and format are detected."""
 MAX_WINDOW_BYTES = 1 << 27  # what `zstd -d` accepts without --long; ordinary files have 8 MiB
 READ_BYTES = 1 << 16  # compressed bytes per read
-BZ2_HEADER = re.compile(rb"BZh[1-9]")
-_LZ4_BYTES = 1 << 16  # decompressed bytes per read: damage loses the whole read
 _XZ_OVERHEAD = 1 << 20  # memory of a decompressor, on top of its dictionary
-_ZST_BLOCKS = 16  # decompressed at once, at most 128 KiB each
-_ZST_RUN, _ZST_CHECKSUM = 1, 4  # a block of one repeated byte; the flag of a frame's checksum
-_LZ4_BLOCK_BYTES = 1 << 22  # the format's largest
-_LZ4_BLOCK_CHECKSUM, _LZ4_SIZE, _LZ4_CHECKSUM, _LZ4_DICTIONARY = 16, 8, 4, 1  # flags of a frame
+_ZST_SLICE = 192
+"""Compressed bytes given to zstd at once, which expand to 6 MiB at most, 128 KiB for each four.
+That takes 2 ms more for each MB of a file than to give it all it has."""
+MAGIC: dict[Compression, bytes] = {
+    "gz": b"\x1f\x8b",
+    "bz2": b"BZh",
+    "xz": b"\xfd7zXZ\0",
+    "zst": b"\x28\xb5\x2f\xfd",
+}
+"""The first bytes of the members of each format."""
+_BZ2_HEADER = re.compile(rb"BZh[1-9]")  # a text may start with the magic alone
+_SKIPPABLE = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18", re.DOTALL)  # a frame of zstd without content
+_LZ4 = b"\x04\x22\x4d\x18"
 
 
 def sniff_compression(path: str) -> Compression:
     """The compression of a file, by its first bytes. Raises DataError if it cannot be read."""
     with naming(path), Path(path).open("rb") as file:
-        return compression_of(file.read(HEAD_BYTES))
+        return readable_compression(path, file.read(HEAD_BYTES))
+
+
+def readable_compression(path: str, head: bytes) -> Compression:
+    """The compression of a file that starts with `head`. Raises DataError for lz4."""
+    if head.startswith(_LZ4):
+        raise DataError(
+            f"{path} is compressed by lz4, which is not read; unpack it with lz4 -d, or compress "
+            "it again with gzip, zstd, xz or bzip2"
+        )
+    return compression_of(head)
 
 
 def compression_of(head: bytes) -> Compression:
-    """The compression of data that starts with `head`, HEAD_BYTES of it or all."""
-    rest = head
-    while _is_skippable(rest) and len(rest) >= 8:  # zstd's and lz4's look alike
-        rest = rest[8 + int.from_bytes(rest[4:8], "little") :]
-    for name, codec in _CODECS.items():
-        if rest.startswith(codec.magic):
-            is_header = name != "bz2" or BZ2_HEADER.match(rest)
-            return name if is_header else ""
-    # Nothing but skippable frames in the head: zstd's, since pzstd writes them first.
-    return "zst" if _is_skippable(head) else ""
+    """The compression of data that starts with `head`."""
+    if head.startswith(MAGIC["bz2"]):
+        return "bz2" if _BZ2_HEADER.match(head) else ""
+    if _SKIPPABLE.match(head):  # as pzstd writes them first
+        return "zst"
+    return next((name for name, magic in MAGIC.items() if head.startswith(magic)), "")
 
 
 def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
@@ -78,26 +88,27 @@ def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
     Raises what `naming` turns into a DataError if the file is truncated or damaged, or if anything
     but members and padding is in it.
     """
-    for _, block in members(file, compression):
-        yield block
-
-
-def members(
-    file: BinaryIO, compression: Compression, before: int = 0
-) -> Iterator[tuple[int, bytes]]:
-    """Yield blocks as `decompressed` does, from the position of an open file, each after the byte
-    on disk at which its member starts. before: bytes of the file before that position."""
-    codec = _CODECS[compression]
-    packed = BlockFile(iter(lambda: file.read(READ_BYTES), b""))
-    codec.skip_padding(packed)
-    while start := packed.peek(len(codec.magic)):
+    padding, magic = b"" if compression == "zst" else b"\0", MAGIC[compression]
+    data = b""
+    while True:
+        # A magic may lie across two reads.
+        data = data.lstrip(padding)
+        while len(data) < len(magic) and (more := file.read(READ_BYTES)):
+            data = (data + more).lstrip(padding)
+        if not data:
+            return
         # A shorter start passes: the member is cut off, and reading it raises EOFError.
-        if not codec.magic.startswith(start):
+        is_skippable = compression == "zst" and _SKIPPABLE.match(data)
+        if not (magic.startswith(data[: len(magic)]) or is_skippable):
             raise OSError("other bytes than padding after the last good part")
-        at = before + packed.tell()
-        for block in codec.member(packed):
-            yield at, block
-        codec.skip_padding(packed)
+        member = _MEMBERS[compression]()
+        while not member.eof:
+            if member.needs_input and not (data := data or file.read(READ_BYTES)):
+                raise EOFError
+            if block := member.decompress(data, BLOCK_BYTES):  # bounded, whatever it expands to
+                yield block
+            data = b""
+        data = member.unused_data
 
 
 class BlockFile:
@@ -106,6 +117,7 @@ class BlockFile:
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self.blocks = blocks
         self.position = 0
+        """Bytes consumed."""
         self.buffer = b""
         self.at = 0  # bytes of the buffer already read
 
@@ -127,32 +139,6 @@ class BlockFile:
         self.position += len(taken)
         return taken
 
-    def take(self, size: int) -> bytes:
-        """Consume the next `size` bytes. Raises EOFError if fewer remain."""
-        taken = self.read(size)
-        if len(taken) < size:
-            raise EOFError
-        return taken
-
-    def take_block(self) -> bytes:
-        """Consume what is at hand, at least a byte. Raises EOFError if none remains."""
-        if self.at == len(self.buffer):
-            self.peek(1)
-        return self.take(max(1, len(self.buffer) - self.at))
-
-    def give_back(self, unused: bytes) -> None:
-        """Undo the reading of the last bytes that were consumed."""
-        self.at -= len(unused)  # still in the buffer: only the next `peek` replaces it
-        self.position -= len(unused)
-
-    def tell(self) -> int:
-        """Bytes consumed."""
-        return self.position
-
-
-class _WindowError(Exception):
-    """A compressed file asks for too much memory; says with which options it would not."""
-
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
@@ -161,49 +147,17 @@ def naming(path: str) -> Iterator[None]:
         yield
     except EOFError as error:
         raise DataError(f"{path} is truncated; fetch it again") from error
-    except _WindowError as error:
-        raise DataError(
-            f"{path} needs more than {MAX_WINDOW_BYTES >> 20} MiB of memory to be decompressed; "
-            f"compress it again with {error}"
-        ) from error
     except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+        if re.search("Memory usage limit|too much memory", str(error)):  # of xz and of zstd
+            raise DataError(
+                f"{path} needs more than {MAX_WINDOW_BYTES >> 20} MiB of memory to decompress; "
+                "compress it again with xz -9 or less, or zstd --long=27 or without --long"
+            ) from error
         raise DataError(f"{path} is damaged ({error}); fetch it again") from error
     except OSError as error:
-        if error.errno is None:  # bz2 and lz4 have no exception of their own
+        if error.errno is None:  # bz2 has no exception of its own
             raise DataError(f"{path} is damaged ({error}); fetch it again") from error
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
-
-
-# --- padding
-
-
-def _skip_zeros(packed: BlockFile) -> int:
-    """Skip zero bytes; returns how many there were."""
-    zeros = 0
-    while packed.peek(1) == b"\0":
-        block = packed.take_block()
-        rest = block.lstrip(b"\0")
-        packed.give_back(rest)
-        zeros += len(block) - len(rest)
-    return zeros
-
-
-def _skip_zeros_in_fours(packed: BlockFile) -> None:
-    if _skip_zeros(packed) % 4:
-        raise OSError("padding is not a multiple of four bytes")
-
-
-def _skip_frames(packed: BlockFile) -> None:
-    """Skip skippable frames, which have any content."""
-    while _is_skippable(packed.peek(4)):
-        left = int.from_bytes(packed.take(8)[4:], "little")
-        while left:
-            left -= len(packed.take(min(left, READ_BYTES)))
-
-
-def _is_skippable(head: bytes) -> bool:
-    """True if a frame of zstd or lz4 holds no content, as at the start of pzstd's files."""
-    return head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F
 
 
 # --- members
@@ -244,119 +198,43 @@ class _GzipDecompressor:
         return self.member.decompress(self.member.unconsumed_tail or data, max_length)
 
 
-def _gzip_member(packed: BlockFile) -> Iterator[bytes]:
-    return _content(packed, _GzipDecompressor())
+class _ZstdDecompressor:
+    """One frame; zstandard's decompressor, which has no bound on what it returns, with one.
 
-
-def _bzip2_stream(packed: BlockFile) -> Iterator[bytes]:
-    return _content(packed, bz2.BZ2Decompressor())
-
-
-def _xz_stream(packed: BlockFile) -> Iterator[bytes]:
-    stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_WINDOW_BYTES + _XZ_OVERHEAD)
-    try:
-        yield from _content(packed, stream)
-    except lzma.LZMAError as error:
-        if "Memory usage limit" in str(error):  # lzma has one exception for everything
-            raise _WindowError("xz -9 or less") from error
-        raise
-
-
-def _content(packed: BlockFile, member: _Decompressor) -> Iterator[bytes]:
-    """Yield what a decompressor makes of one member, and consume that."""
-    while not member.eof:
-        data = packed.take_block() if member.needs_input else b""
-        if block := member.decompress(data, BLOCK_BYTES):  # bounded, whatever it expands to
-            yield block
-    packed.give_back(member.unused_data)
-
-
-def _zst_frame(packed: BlockFile) -> Iterator[bytes]:
-    """Yield a frame, a few of its blocks at a time, which bounds memory whatever they hold.
-
-    zstandard's own reader accepts a truncated file, and expands 16 KB at once to 512 MiB. What
-    stays is the frame's window.
+    (zstandard's reader has one, but takes a truncated file for a whole one.)
     """
-    # `_check_window` has the limit, with an error that names the option to use.
-    frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
-    start = packed.take(5)
-    flags = start[4]
-    header = start + packed.take(_zst_header_bytes(flags))
-    _check_window(header)
-    frame.decompress(header)
-    last = False
-    while not last:
-        blocks = b""
-        for _ in range(_ZST_BLOCKS):
-            header = packed.take(3)
-            value = int.from_bytes(header, "little")
-            last, kind, size = bool(value & 1), value >> 1 & 3, value >> 3  # RFC 8878, 3.1.1.2
-            blocks += header + packed.take(1 if kind == _ZST_RUN else size)
-            if last:
-                blocks += packed.take(4 if flags & _ZST_CHECKSUM else 0)
-                break
-        if block := frame.decompress(blocks):
-            yield block
+
+    def __init__(self) -> None:
+        self.frame = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES).decompressobj()
+        self.data, self.at = b"", 0  # bytes of the data already decompressed
+
+    @property
+    def eof(self) -> bool:
+        return self.frame.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return self.at >= len(self.data)
+
+    @property
+    def unused_data(self) -> bytes:
+        return self.frame.unused_data + self.data[self.at :]
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        if data:
+            self.data, self.at = data, 0
+        parts: list[bytes] = []
+        size = 0
+        while self.at < len(self.data) and not self.frame.eof and not 0 <= max_length <= size:
+            parts.append(self.frame.decompress(self.data[self.at : self.at + _ZST_SLICE]))
+            self.at += _ZST_SLICE
+            size += len(parts[-1])
+        return b"".join(parts)
 
 
-def _zst_header_bytes(flags: int) -> int:
-    """Bytes of a frame's header after its flags: window, dictionary's id, size of the content."""
-    alone = flags >> 5 & 1  # then there is no window, and always a size
-    return 1 - alone + (0, 1, 2, 4)[flags & 3] + (alone, 2, 4, 8)[flags >> 6]
-
-
-def _check_window(head: bytes) -> None:
-    """Raise if a zstd frame needs too large a window; head: up to the end of its header."""
-    frame = zstandard.get_frame_parameters(head)
-    size = frame.window_size
-    if frame.content_size not in (0, zstandard.CONTENTSIZE_UNKNOWN):
-        size = min(size, frame.content_size)  # a short frame cannot look back further
-    if size > MAX_WINDOW_BYTES:
-        raise _WindowError("zstd --long=27 or without --long")
-
-
-def _lz4_frame(packed: BlockFile) -> Iterator[bytes]:
-    """Yield a frame. Its end is found here: fastwarc takes a file that is cut off between two
-    blocks as complete, and refuses skippable frames."""
-    parts = _lz4_parts(packed)
-    frame = Lz4Reader(cast(BinaryIO, BlockFile(parts)))
-    yield from iter(lambda: frame.read(_LZ4_BYTES), b"")
-    # fastwarc may leave the end mark unread, and the next frame starts after it.
-    for _ in parts:
-        pass
-
-
-def _lz4_parts(packed: BlockFile) -> Iterator[bytes]:
-    """The bytes of a frame as they are in the file: header, blocks, end mark."""
-    start = packed.take(5)
-    flags = start[4]
-    optional = 8 * bool(flags & _LZ4_SIZE) + 4 * bool(flags & _LZ4_DICTIONARY)
-    yield start + packed.take(2 + optional)  # block sizes; a checksum of the header
-    while size := int.from_bytes(packed.peek(4), "little"):  # 0 is the end mark
-        size &= 0x7FFFFFFF  # without the flag of a block that is not compressed
-        if size > _LZ4_BLOCK_BYTES:  # damage: `take` would read up to 2 GiB
-            raise OSError("a block of impossible size")
-        yield packed.take(4 + size + 4 * bool(flags & _LZ4_BLOCK_CHECKSUM))
-    yield packed.take(4 + 4 * bool(flags & _LZ4_CHECKSUM))
-
-
-@dataclass(frozen=True, slots=True)
-class _Codec:
-    """A compression; see the top of the file."""
-
-    magic: bytes
-    """The first bytes of every member."""
-    member: Callable[[BlockFile], Iterator[bytes]]
-    """Yields the content of the member that is next in a file, and consumes all of it."""
-    skip_padding: Callable[[BlockFile], object]
-
-
-_CODECS: dict[Compression, _Codec] = {
-    "gz": _Codec(b"\x1f\x8b", _gzip_member, _skip_zeros),
-    "bz2": _Codec(b"BZh", _bzip2_stream, _skip_zeros),
-    "xz": _Codec(b"\xfd7zXZ\x00", _xz_stream, _skip_zeros_in_fours),
-    "zst": _Codec(b"\x28\xb5\x2f\xfd", _zst_frame, _skip_frames),
-    "lz4": _Codec(b"\x04\x22\x4d\x18", _lz4_frame, _skip_frames),
+_MEMBERS: dict[Compression, Callable[[], _Decompressor]] = {
+    "gz": _GzipDecompressor,
+    "bz2": bz2.BZ2Decompressor,
+    "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_WINDOW_BYTES + _XZ_OVERHEAD),
+    "zst": _ZstdDecompressor,
 }
-MAGIC: dict[Compression, bytes] = {name: codec.magic for name, codec in _CODECS.items()}
-"""The first bytes of the members of each format."""

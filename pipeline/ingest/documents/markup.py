@@ -30,7 +30,7 @@ _IN_TEXT = (
 )
 _SGML = re.compile(rb"\s*<%b([A-Za-z][\w.-]*)(?:\s[^<>]*)?>" % _IN_TEXT)
 _CLOSED = re.compile(rb"</%b[A-Za-z][\w.-]*\s*>" % _IN_TEXT)
-_HTML_NAME = re.compile(r"\.x?html?(?:\.(?:gz|zst|xz|bz2|lz4))?$", re.I)
+_HTML_NAME = re.compile(r"\.x?html?(?:\.(?:gz|zst|xz|bz2))?$", re.I)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 

@@ -23,7 +23,6 @@ from typing import Any
 
 import xxhash
 
-from pipeline.ingest.compression.frames import FRAMES_VERSION, FrameIndex, has_frames
 from pipeline.ingest.documents.arrow_tables import (
     ARROW_VERSION,
     arrow_schema,
@@ -108,8 +107,6 @@ def cut(source: Source, piece_bytes: int) -> list[Piece]:
         sizes = [batch.size for batch in batches]
         # With dictionaries, a batch needs all that came before it.
         return _cut_table(source, sizes, piece_bytes if alone else sys.maxsize)
-    if source.frames:
-        return _cut_frames(source, FrameIndex.read(source.frames), piece_bytes)
     if read_whole(source):
         return [Piece(source, 0, source.size, source.size)]
     starts = range(0, source.size, piece_bytes)
@@ -159,15 +156,6 @@ def is_large_stream(source: Source) -> bool:
     return source.format == "jsonl" and bool(source.compression) and source.size > MOST_WHOLE_BYTES
 
 
-def is_framed(source: Source) -> bool:
-    """True if a compressed file is read in pieces, once it is known where its frames start.
-
-    Copies of published files pass, so they are extracted.
-    """
-    is_ours = is_large_stream(source) and not source.published
-    return is_ours and has_frames(source.path, source.compression, source.state)
-
-
 def is_readable(source: Source) -> bool:
     """True if `read` takes the file itself, rather than what was extracted from it."""
     return source.format in _READERS
@@ -203,8 +191,6 @@ def file_identity(source: Source) -> list[Any]:
         identity += [source.format, READERS[source.format]]
     if source.compression == "bz2":
         identity.append(BZIP2_VERSION)
-    if is_framed(source):
-        identity.append(["frames", FRAMES_VERSION])
     if source.page_language:
         identity.append(source.page_language)
     return [*identity, source.size, content_identity(source)]
@@ -236,21 +222,6 @@ def ends_of_short(content: bytes) -> str:
 
 def _dropped(record: Record | Dropped | BadRecord) -> Record | Dropped | BadRecord:
     return Dropped(record.id, TOO_SLOW) if isinstance(record, Record) else record
-
-
-# --- pieces
-
-
-def _cut_frames(source: Source, index: FrameIndex, piece_bytes: int) -> list[Piece]:
-    """Pieces of whole frames, of at least `piece_bytes` of content but for the last."""
-    cuts = index.cuts(piece_bytes)
-    # From 0 to the size, whatever is before the first frame: weights add up to the file.
-    disk = [0, *index.disk[cuts[1:-1]].tolist(), source.size]
-    content = index.content[cuts].tolist()
-    return [
-        Piece(source, content[number], content[number + 1], disk[number + 1] - disk[number])
-        for number in range(len(cuts) - 1)
-    ]
 
 
 # --- Parquet and Arrow

@@ -12,7 +12,6 @@ import xxhash
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.compression.codecs import BLOCK_BYTES, Compression, decompressed, naming
-from pipeline.ingest.compression.frames import FrameIndex, frames_from
 from pipeline.ingest.documents.byte_blocks import CountedFile, first_line_start, plain_blocks
 from pipeline.ingest.documents.packed_rows import unpack_rows
 from pipeline.remote.kept_lists import PublishedFile
@@ -63,8 +62,6 @@ class FoundAs(NamedTuple):
     """When it was last written to."""
     ends: str = ""
     """The `file_ends` of a short file; empty: they are to be read."""
-    frames: str = ""
-    """Path of the `FrameIndex` of a compressed file that is read in pieces."""
 
 
 class Rewriting(NamedTuple):
@@ -137,7 +134,7 @@ class Source:
     @property
     def row(self) -> tuple[object, ...]:
         """The fields that differ between files of a group, for `alike`."""
-        return (self.path, self.name, self.size, self.format, self.compression, *self.found[:2])
+        return (self.path, self.name, self.size, self.format, self.compression, *self.found)
 
     def alike(self, row: Sequence[Any]) -> Source:
         """The file of a row, which is read as this one is."""
@@ -179,14 +176,9 @@ class Source:
         return self.size, self.found.mtime_ns
 
     @property
-    def frames(self) -> str:
-        """`FoundAs.frames`."""
-        return self.found.frames
-
-    @property
     def is_stream(self) -> bool:
-        """True if it is compressed, and can only be read from its start."""
-        return bool(self.compression) and not self.frames
+        """True if it is compressed, so that it is read from its start."""
+        return bool(self.compression)
 
 
 class ReadSpan(NamedTuple):
@@ -241,10 +233,7 @@ class PieceReading:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A unit of reading: bytes [start, stop) of a file, Parquet row groups or Arrow batches.
-
-    Of a file with `frames` the bytes are those of its content.
-    """
+    """A unit of reading: bytes [start, stop) of a file, Parquet row groups or Arrow batches."""
 
     source: Source
     start: int
@@ -256,16 +245,7 @@ class Piece:
 
     def first_line(self) -> int:
         """Start of its first line."""
-        frames, position = self.source.frames, self.start
-        if not frames:
-            return first_line_start(self.source.path, position)
-        if FrameIndex.read(frames).starts_line_at(position):
-            return position
-        for block in self.blocks():
-            if (newline := block.find(b"\n")) >= 0:
-                return position + newline + 1
-            position += len(block)
-        return position
+        return first_line_start(self.source.path, self.start)
 
     def blocks(self, start: int | None = None) -> Iterator[bytes]:
         """The blocks of the file as `read_blocks` yields them, from `start` (None: its own) on.
@@ -273,20 +253,12 @@ class Piece:
         Raises DataError if the file does not end where it did when it was found.
         """
         source, start = self.source, self.start if start is None else start
-        skip = 0
-        if source.frames:
-            start, skip = FrameIndex.read(source.frames).place_of(start)
         if self.reading:
             self.reading.begin(start)
         with naming(source.path), Path(source.path).open("rb") as file:
             file.seek(start)
             raw = CountedFile(file, self.reading.take if self.reading else None)
-            if source.frames:
-                for _, block in frames_from(cast(BinaryIO, raw), source.compression, start):
-                    if skip < len(block):  # the frame may start before the place
-                        yield block[skip:]
-                    skip = max(0, skip - len(block))
-            elif source.compression:
+            if source.compression:
                 yield from decompressed(cast(BinaryIO, raw), source.compression)
             else:
                 yield from plain_blocks(cast(BinaryIO, raw), self.stop - start)

@@ -23,9 +23,9 @@ from pipeline.ingest.compression.codecs import (
     HEAD_BYTES,
     BlockFile,
     Compression,
-    compression_of,
     decompressed,
     naming,
+    readable_compression,
 )
 from pipeline.ingest.documents.arrow_tables import (
     ARROW_FILE,
@@ -77,7 +77,7 @@ OBJECT = re.compile(r"""\s*\{\s*(?:["'}]|\w+\s*:)""")
 
 ARRAY = re.compile(r"""\s*\[\s*\{\s*["}]""")
 
-DATA_NAME = re.compile(r"\.(json|jsonl|ndjson|csv|tsv)(?:\.(?:gz|zst|xz|bz2|lz4))*$", re.IGNORECASE)
+DATA_NAME = re.compile(r"\.(json|jsonl|ndjson|csv|tsv)(?:\.(?:gz|zst|xz|bz2))*$", re.IGNORECASE)
 
 MARKS: tuple[tuple[re.Pattern[bytes], Format], ...] = (
     (re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<mediawiki\b"), "mediawiki"),
@@ -141,7 +141,7 @@ def sniff(
         head = file.peek(HEAD_BYTES + 1)
         # Taken here, so that packs are named without opening short files again.
         ends = ends_of_short(head) if len(head) == size else ""
-        compression = compression_of(head[:HEAD_BYTES])
+        compression = readable_compression(str(path), head[:HEAD_BYTES])
         if compression:
             blocks = decompressed(cast(BinaryIO, file), compression)
             head = _head_of(str(path), compression, _named(str(path), blocks))

@@ -44,7 +44,6 @@ from pipeline.ingest.documents.read import (
     READERS,
     READING_VERSION,
     content_identity,
-    is_framed,
 )
 from pipeline.ingest.documents.records import EXTRACTED, FoundAs, Source
 from pipeline.ingest.documents.unchanged import (
@@ -77,8 +76,6 @@ from pipeline.ingest.extraction.units import (
 )
 from pipeline.remote.copies import fetched, is_here, remove_copies
 
-FRAMES_FOLDER = "frames"
-"""Folder, in the directory of extracted files, of the places where frames start."""
 _GROUP_BYTES = 256 << 30  # raw files whose units wait on the disk at a time
 
 
@@ -93,8 +90,6 @@ def extract(
     """
     slow = [source for source in sources if is_extracted(source)]
     made = _make_files(slow, directory, executor, part)
-    framed = [source for source in sources if is_framed(source)]
-    made |= _make_files(framed, directory / FRAMES_FOLDER, executor, part)
     return [made.get(source, source) for source in sources]
 
 
@@ -338,8 +333,6 @@ def _reading(source: Source) -> list[Any]:
 
 
 def _made(source: Source, task: ExtractionTask) -> Source:
-    if is_framed(source):
-        return replace(source, found=source.found._replace(frames=str(task.target.absolute())))
     made = task.target.stat()
     raw = source
     if source.published and is_here(source.published):
@@ -359,12 +352,10 @@ def _made(source: Source, task: ExtractionTask) -> Source:
 
 def extracted_so_far(sources: list[Source], directory: Path) -> list[Source]:
     """The result of `extract`, with sources whose files do not exist yet left as they are."""
-    frames = directory / FRAMES_FOLDER
-    there = {path for folder in (directory, frames) for path in folder.glob("*.parquet")}
+    there = {*directory.glob("*.parquet")}
     found = []
     for source in sources:
-        folder = directory if is_extracted(source) else frames if is_framed(source) else None
-        task = _task(source, folder) if folder else None
+        task = _task(source, directory) if is_extracted(source) else None
         found.append(_made(source, task) if task and task.target in there else source)
     return found
 

@@ -1,8 +1,8 @@
 """Where records start on disk, and the blocks of a file from any such place on.
 
 A place is a byte on disk and an offset in what is decompressed from there. The blocks of a file are
-the same wherever reading starts, so every process names a record's place alike. Plain and bzip2
-files are read from any byte on; what other compressions hold is known only from the start.
+the same wherever reading starts, so every process names a record's place alike. Plain files are
+read from any byte on; what a compressed one holds is known only from the start.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from pipeline.ingest.compression.bzip2 import bzip2_blocks
 from pipeline.ingest.compression.codecs import BLOCK_BYTES, Compression, decompressed, naming
 from pipeline.ingest.documents.byte_blocks import CountedFile
 
@@ -39,7 +38,7 @@ class Block:
 
 def starts_anywhere(compression: Compression) -> bool:
     """True if files are read from any byte on."""
-    return compression in ("", "bz2")
+    return not compression
 
 
 def blocks_from(path: str, compression: Compression, place: Place) -> Iterator[Block]:
@@ -53,10 +52,7 @@ def blocks_from(path: str, compression: Compression, place: Place) -> Iterator[B
 
 
 def _blocks(file: BinaryIO, compression: Compression, start: int) -> Iterator[Block]:
-    if compression == "bz2":
-        for position, content in bzip2_blocks(file, start):
-            yield Block(position, 0, content)
-    elif compression:
+    if compression:
         counted, position, size = CountedFile(file), 0, 0
         for content in decompressed(cast(BinaryIO, counted), compression):
             yield Block(position, size, content)

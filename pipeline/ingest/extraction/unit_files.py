@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 from pipeline.base.errors import DataError
 from pipeline.base.files import one_at_a_time, whole_file
 from pipeline.execution.ledger import lock_of
-from pipeline.ingest.compression.frames import FRAMES_SCHEMA, find_frames
-from pipeline.ingest.documents.read import cut, is_framed, is_stored_plain
+from pipeline.ingest.documents.read import cut, is_stored_plain
 from pipeline.ingest.documents.records import BadRecord, Extract, Piece, Source
 from pipeline.ingest.documents.unchanged import CHANGED, RawContent, placed_state, unchanged
 from pipeline.ingest.extraction.document_tables import (
@@ -51,9 +50,8 @@ Row = dict[str, Any]
 def write_unit(unit: Unit, start: Place, path: Path) -> None:
     """Write the documents of a unit, read from `start` on."""
     span = Span()
-    schema = FRAMES_SCHEMA if is_framed(unit.source) else SCHEMA
     with (
-        open_writer(path, schema, is_stored_plain(unit.source)) as writer,
+        open_writer(path, SCHEMA, is_stored_plain(unit.source)) as writer,
         unchanged([unit.source]),
     ):
         try:
@@ -89,12 +87,7 @@ def write_file(
         tables = _unit_tables(units[0], START, Span())
         write_documents_file(tables, source, path, metadata(False))
         return
-    files = _in_order(units, stored)
-    if is_framed(source):
-        table = pa.concat_tables(table for file, _ in files for table in _groups(file))
-        pq.write_table(table.replace_schema_metadata(metadata(False)), path)
-    else:
-        join_units(source, files, metadata, path)
+    join_units(source, _in_order(units, stored), metadata, path)
 
 
 def join_units(
@@ -127,9 +120,7 @@ def write_documents_file(
 
 
 def _unit_tables(unit: Unit, start: Place, span: Span) -> Iterator[pa.Table]:
-    """The documents, or frames, of a unit as tables; fills `span`."""
-    if is_framed(unit.source):
-        return iter([_frames_table(unit, start, span)])
+    """The documents of a unit as tables; fills `span`."""
     if not is_exact(unit):
         return extract_tables(unit_records(unit, start, span))
     span.begin = (unit.start, 0)  # nothing is guessed, see `is_exact`
@@ -138,17 +129,6 @@ def _unit_tables(unit: Unit, start: Place, span: Span) -> Iterator[pa.Table]:
         pieces = (piece for file in unit.source.files for piece in cut(file, sys.maxsize))
         return piece_tables(pieces, named=True)
     return piece_tables([Piece(unit.source, unit.start, unit.stop, unit.stop - unit.start)])
-
-
-def _frames_table(unit: Unit, start: Place, span: Span) -> pa.Table:
-    """The frames of a unit from `start` on; where the unit starts is a guess, but for the first."""
-    source, is_sure = unit.source, start == START or start != (unit.start, 0)
-    if start == END:
-        return FRAMES_SCHEMA.empty_table()
-    found = find_frames(source.path, source.compression, start[0], unit.stop, is_sure=is_sure)
-    span.begin, span.end = (END if at is None else (at, 0) for at in (found.begin, found.end))
-    span.records = found.table.num_rows
-    return found.table
 
 
 def _in_order(units: list[Unit], stored: Callable[[Unit], Path]) -> list[tuple[Path, Span]]:

@@ -1,7 +1,7 @@
 """Units of work: a slow file cut into runs of records that take minutes, each finished by itself.
 
 A unit is the records that start in a range of the file's bytes on disk. Any process can extract any
-unit of a file that it can start to read anywhere: a MediaWiki dump (plain or bzip2) or a WARC file
+unit of a file that it can start to read anywhere: a plain MediaWiki dump or a WARC file
 (plain, or a gzip member for each record). Other compressed dumps and tars are read from their
 start, so each process reads such a file once, and extracts its units on the way. A WARC file that
 is compressed as a whole is one unit.
@@ -19,13 +19,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from pipeline.ingest.compression.frames import FRAMES_VERSION
 from pipeline.ingest.documents.json_lines import WITH_FIELDS, stored_record
 from pipeline.ingest.documents.read import (
     READERS,
     READING_VERSION,
     cut,
-    is_framed,
     is_large_stream,
     read,
 )
@@ -113,14 +111,6 @@ class PieceFormat:
     code: int
 
 
-@dataclass(frozen=True, slots=True)
-class FrameFormat:
-    """A format in which the starts of frames are searched for, see `frames`."""
-
-    code: int
-
-
-FRAMES = FrameFormat(FRAMES_VERSION)
 FORMATS: dict[Format, SlowFormat | PieceFormat] = {
     "mediawiki": SlowFormat(find_pages, extract_page, WIKITEXT_VERSION),
     "html": SlowFormat(find_html, extract_html, WEB_VERSION, without_repeats),
@@ -149,14 +139,12 @@ FORMATS: dict[Format, SlowFormat | PieceFormat] = {
 def is_extracted(source: Source) -> bool:
     """True if a file is read from the Parquet file that is extracted from it."""
     if source.format == "jsonl":
-        return is_large_stream(source) and not is_framed(source)
+        return is_large_stream(source)
     return source.format in FORMATS
 
 
-def format_of(source: Source) -> SlowFormat | PieceFormat | FrameFormat:
-    """The format of a file that something is made from."""
-    if is_framed(source):
-        return FRAMES
+def format_of(source: Source) -> SlowFormat | PieceFormat:
+    """The format of a file that is extracted."""
     return FORMATS.get(source.format) or PieceFormat(READING_VERSION)
 
 
@@ -208,8 +196,6 @@ def is_joined(source: Source, units: list[Unit]) -> bool:
 
 def cut_units(source: Source) -> list[Unit]:
     """The units of a slow file, in order. They can be extracted side by side."""
-    if is_framed(source):
-        return _cut(source, UNIT_BYTES)
     if isinstance(format_of(source), PieceFormat):
         pieces = cut(source, PLAIN_UNIT_BYTES)
         return [Unit(source, piece.start, piece.stop, 0) for piece in pieces]
@@ -240,10 +226,8 @@ def _is_one_unit(source: Source) -> bool:
 
 def _starts_anywhere(source: Source) -> bool:
     """True if each of the file's units can be read without what is before it."""
-    return (
-        is_framed(source)
-        or source.format == "warc"
-        or (source.format == "mediawiki" and starts_anywhere(source.compression))
+    return source.format == "warc" or (
+        source.format == "mediawiki" and starts_anywhere(source.compression)
     )
 
 

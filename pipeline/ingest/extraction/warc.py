@@ -244,11 +244,6 @@ def raw_blocks(source: Source, start: int) -> Iterator[_Bytes]:
                 yield from _gzip_blocks(file, start)
         except OSError as error:
             raise DataError(f"{source.path} cannot be read: {error.strerror}") from error
-    elif source.compression == "lz4":
-        try:
-            yield from read_blocks(source.path, "lz4", 0, 0)
-        except DataError:
-            yield None
     else:
         yield from read_blocks(source.path, source.compression, start, source.size)
 

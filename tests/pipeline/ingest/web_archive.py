@@ -1,10 +1,7 @@
 """WARC files made of records that a test writes itself, and pages to put in them."""
 
 import gzip
-import io
 from collections.abc import Iterable, Iterator
-
-from fastwarc.stream_io import Lz4Writer
 
 from pipeline.ingest.documents.records import BadRecord, Extract, Source
 from pipeline.ingest.extraction.units import format_of
@@ -66,14 +63,6 @@ def response(
 def conversion(text: str, url: str = "https://www.paper.org/1") -> bytes:
     """A record of a WET file."""
     return record("conversion", text.encode(), url)
-
-
-def lz4(content: bytes) -> bytes:
-    """An lz4 frame."""
-    stream = io.BytesIO()
-    with Lz4Writer(stream) as writer:
-        writer.write(content)
-    return stream.getvalue()
 
 
 def members(records: Iterable[bytes]) -> bytes:

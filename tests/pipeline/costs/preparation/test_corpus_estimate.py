@@ -27,7 +27,7 @@ from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents.records import BadRecord, Dropped, Piece, Record
 from pipeline.recipes import recipe
 from tests.golden.formats import zipped
-from tests.pipeline.ingest.web_archive import lz4, members, response
+from tests.pipeline.ingest.web_archive import members, response
 from tests.pipeline.preparing import write_jsonl
 
 WORDS = "the rain fell on an old house and nobody there minded it at all until dawn"
@@ -84,7 +84,6 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "packed.xz": lambda path: path.write_bytes(lzma.compress(LINES.encode())),
     "packed.zst": lambda path: path.write_bytes(ZSTD.compress(LINES.encode())),
     "packed.warc.gz": lambda path: path.write_bytes(members(crawl())),
-    "packed.warc.lz4": lambda path: path.write_bytes(b"".join(map(lz4, crawl()))),
     "marked": lambda path: path.write_text(
         "".join(f'<doc id="{n}" title="{n}">\n{text}\n</doc>\n' for n, text in enumerate(TEXTS))
     ),

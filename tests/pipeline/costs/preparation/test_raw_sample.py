@@ -19,7 +19,7 @@ NEAR = 1.5
 FAST = ("small_files", "warc_gz")
 SLOW = (
     "json_array", "wiki_jsonl", "csv", "tsv", "text_file", "text_book", "text_blank_lines",
-    "text_lines", "text_gz", "text_bz2", "text_xz", "text_zst", "text_lz4", "doc", "mediawiki",
+    "text_lines", "text_gz", "text_bz2", "text_xz", "text_zst", "doc", "mediawiki",
     "mediawiki_bz2", "html", "warc", "warc_english", "wet_gz", "tar_xz", "tar_of_tars", "zip",
     "zip_of_texts", "folder", "names", "crlf_tables", "crlf_text",
 )  # fmt: skip

@@ -12,14 +12,13 @@ from pipeline.base.errors import DataError
 from pipeline.ingest.compression.codecs import sniff_compression
 from pipeline.ingest.extraction import places
 from pipeline.ingest.extraction.places import START, Block, blocks_from
-from tests.pipeline.ingest.web_archive import lz4
 
 Pack = Callable[[bytes], bytes]
 TEXT = b"".join(b"%d and %d\n" % (number * 7919 % 10007, number) for number in range(20_000))
 
 
 @pytest.mark.parametrize("pack", [bytes, lambda text: bz2.compress(text, 1), gzip.compress,
-                                  lzma.compress, lz4])  # fmt: skip
+                                  lzma.compress])  # fmt: skip
 def test_blocks_from_any_place(tmp_path: Path, pack: Pack, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x"
     path.write_bytes(pack(TEXT))

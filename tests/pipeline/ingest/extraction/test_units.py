@@ -19,7 +19,7 @@ from pipeline.ingest.extraction.units import Span, Unit, cut_units, unit_records
 from tests.pipeline.ingest.dump import dump, page
 from tests.pipeline.ingest.files import sniffed
 from tests.pipeline.ingest.tars import tar
-from tests.pipeline.ingest.web_archive import articles, lz4, members
+from tests.pipeline.ingest.web_archive import articles, members
 
 
 def wiki(count: int = 120) -> bytes:
@@ -56,7 +56,6 @@ FILES: dict[str, Callable[[], bytes]] = {
     "warc.gz": lambda: members(WARC * 3),
     "damaged.warc.gz": lambda: zeroed(members(WARC * 3)),
     "whole.warc.gz": lambda: gzip.compress(b"".join(WARC)),
-    "warc.lz4": lambda: lz4(b"".join(WARC)),
     "tar": tars,
     "tar.gz": lambda: gzip.compress(tars()),
 }
@@ -91,7 +90,7 @@ def test_units_are_the_file(tmp_path: Path, name: str) -> None:
     cut = cut_units(source)
     assert [unit.start for unit in cut] == [0, *(unit.stop for unit in cut[:-1])]
     assert cut[-1].stop == source.size
-    uncut = name in ("whole.warc.gz", "warc.lz4")
+    uncut = name == "whole.warc.gz"
     assert (len(cut) == 1) if uncut else (len(cut) > 3)
     whole = [*unit_records(Unit(source, 0, source.size, 0), START, Span())]
     for order in (1, -1):

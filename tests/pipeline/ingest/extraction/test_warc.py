@@ -14,7 +14,7 @@ from fastwarc.warc import ArchiveIterator
 from pipeline.ingest.extraction import warc
 from pipeline.ingest.extraction.warc import Torn, WarcRecord, parse_response, read_records
 from tests.pipeline.ingest.files import sniffed
-from tests.pipeline.ingest.web_archive import lz4, members, page, record, response
+from tests.pipeline.ingest.web_archive import members, page, record, response
 
 Pack = Callable[[list[bytes]], bytes]
 RECORDS = [response(page(f"Title {number}"), number=number) for number in range(6)]
@@ -33,7 +33,7 @@ def torn(found: list[WarcRecord | Torn]) -> list[tuple[int, str]]:
 def test_the_same_records_as_fastwarc(tmp_path: Path) -> None:
     path, records = tmp_path / "x.warc", [record("warcinfo", b"a: b\r\n"), *RECORDS]
     whole = b"".join(records)
-    for content in (whole, members(records), gzip.compress(whole), b"".join(map(lz4, records))):
+    for content in (whole, members(records), gzip.compress(whole)):
         found = read(path, content)
         archive = ArchiveIterator(str(path), parse_http=False)
         theirs = [(item.record_id, item.reader.read()) for item in archive]
@@ -43,9 +43,9 @@ def test_the_same_records_as_fastwarc(tmp_path: Path) -> None:
 
 
 def test_the_same_records_as_fastwarc_of_real_crawls(real_data: Path) -> None:
-    paths = [*real_data.glob("cc-news/warc/*"), *real_data.glob("formats/w[ae]*/*")]
+    paths = [*real_data.glob("cc-news/warc/*"), *real_data.glob("formats/w[ae]*/*[!4]")]
     whole = [path for path in paths if "clipped" not in path.name and "quirk" not in path.name]
-    assert len(whole) == 6
+    assert len(whole) == 5
     for path in whole:
         theirs = [item.reader.read() for item in ArchiveIterator(str(path), parse_http=False)]
         assert [getattr(item, "block", item) for item in read(path)] == theirs

@@ -153,7 +153,7 @@ def test_order_does_not_matter(tmp_path: Path) -> None:
 def test_every_record_of_real_files(real_data: Path) -> None:
     """The files have 17, 24, 1, 29, 3 x 16 and 20 responses and texts."""
     counts = {}
-    for path in [*real_data.glob("cc-news/warc/*"), *real_data.glob("formats/w[ae]*/*")]:
+    for path in [*real_data.glob("cc-news/warc/*"), *real_data.glob("formats/w[ae]*/*[!4]")]:
         given = sniffed(path)
         found = [*whole_web_file(given)]
         assert len(found) == len([*format_of(given).begin(given)])
@@ -164,9 +164,9 @@ def test_every_record_of_real_files(real_data: Path) -> None:
     assert counts.pop("clueweb-quirk.warc.gz") == (29, 0)  # pages of sold-out bags
     assert {name: count for name, (count, _) in counts.items()} == {
         "sample-0000.warc.gz": 24, "sample-0001.warc.gz": 17, "warcfile.warc": 16,
-        "warcfile.warc.gz": 16, "warcfile.warc.lz4": 16, "cc_docs.warc.wet.gz": 20,
+        "warcfile.warc.gz": 16, "cc_docs.warc.wet.gz": 20,
     }  # fmt: skip
-    assert counts["warcfile.warc"] == counts["warcfile.warc.gz"] == counts["warcfile.warc.lz4"]
+    assert counts["warcfile.warc"] == counts["warcfile.warc.gz"]
     assert counts["sample-0000.warc.gz"][1] == 22 and counts["sample-0001.warc.gz"][1] == 15
 
 
