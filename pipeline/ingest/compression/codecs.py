@@ -82,11 +82,16 @@ def compression_of(head: bytes) -> Compression:
     return next((name for name, magic in MAGIC.items() if head.startswith(magic)), "")
 
 
-def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
+def decompressed(
+    file: BinaryIO,
+    compression: Compression,
+    begin: Callable[[int], object] = lambda unread: None,
+) -> Iterator[bytes]:
     """Yield all of a compressed file in non-empty blocks; calls only `file.read`.
 
-    Raises what `naming` turns into a DataError if the file is truncated or damaged, or if anything
-    but members and padding is in it.
+    begin: is called where a member starts, with the number of bytes read from there on. Raises what
+    `naming` turns into a DataError if the file is truncated or damaged, or if anything but members
+    and padding is in it.
     """
     padding, magic = b"" if compression == "zst" else b"\0", MAGIC[compression]
     data = b""
@@ -101,6 +106,7 @@ def decompressed(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
         is_skippable = compression == "zst" and _SKIPPABLE.match(data)
         if not (magic.startswith(data[: len(magic)]) or is_skippable):
             raise OSError("other bytes than padding after the last good part")
+        begin(len(data))
         member = _MEMBERS[compression]()
         while not member.eof:
             if member.needs_input and not (data := data or file.read(READ_BYTES)):

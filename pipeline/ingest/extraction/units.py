@@ -1,10 +1,9 @@
 """Units of work: a slow file cut into runs of records that take minutes, each finished by itself.
 
 A unit is the records that start in a range of the file's bytes on disk. Any process can extract any
-unit of a file that it can start to read anywhere: a plain MediaWiki dump or a WARC file
-(plain, or a gzip member for each record). Other compressed dumps and tars are read from their
-start, so each process reads such a file once, and extracts its units on the way. A WARC file that
-is compressed as a whole is one unit.
+unit of a file that it can start to read anywhere: a plain MediaWiki dump. Compressed dumps and tars
+are read from their start, so each process reads such a file once, and extracts its units on the
+way. A WARC file is one unit.
 
 Where the first record of a unit starts is a guess, such as the next `<page>`. Where the last one
 ends is known, since it was parsed. So a unit is used only if it begins where the one before it
@@ -48,7 +47,7 @@ from pipeline.ingest.extraction.tar_archives import (
     find_members,
     finish_pages,
 )
-from pipeline.ingest.extraction.warc import find_records, starts_with_members
+from pipeline.ingest.extraction.warc import Torn, WarcRecord, read_records
 from pipeline.ingest.extraction.web_pages import WEB_VERSION, extract_record, without_repeats
 from pipeline.ingest.extraction.zip_archives import (
     ZIP_VERSION,
@@ -111,6 +110,10 @@ class PieceFormat:
     code: int
 
 
+def _find_records(source: Source, start: Place) -> Iterator[tuple[Place, WarcRecord | Torn]]:
+    return (((record.number, 0), record) for record in read_records(source))
+
+
 FORMATS: dict[Format, SlowFormat | PieceFormat] = {
     "mediawiki": SlowFormat(find_pages, extract_page, WIKITEXT_VERSION),
     "html": SlowFormat(find_html, extract_html, WEB_VERSION, without_repeats),
@@ -124,7 +127,7 @@ FORMATS: dict[Format, SlowFormat | PieceFormat] = {
         numbers_records=False,
     ),
     "zip": SlowFormat(find_zip_members, extract_zip_member, ZIP_VERSION),
-    "warc": SlowFormat(find_records, extract_record, WEB_VERSION, without_repeats),
+    "warc": SlowFormat(_find_records, extract_record, WEB_VERSION, without_repeats),
     "text": PieceFormat(READING_VERSION),
     "book": PieceFormat(READERS["book"]),
     "doc": PieceFormat(READERS["doc"]),
@@ -219,16 +222,12 @@ def _cut(source: Source, size: int) -> list[Unit]:
 
 
 def _is_one_unit(source: Source) -> bool:
-    if source.format == "warc":
-        return bool(source.compression) and not starts_with_members(source)
-    return source.format in ("html", "zip")
+    return source.format in ("html", "zip", "warc")
 
 
 def _starts_anywhere(source: Source) -> bool:
     """True if each of the file's units can be read without what is before it."""
-    return source.format == "warc" or (
-        source.format == "mediawiki" and starts_anywhere(source.compression)
-    )
+    return source.format == "mediawiki" and starts_anywhere(source.compression)
 
 
 @dataclass(slots=True)

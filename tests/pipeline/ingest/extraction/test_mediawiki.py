@@ -132,7 +132,5 @@ def test_every_place_knows_the_wiki(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert 0 < len(late) < len(whole) == 40
     wiki = Wiki("https://zh.wikipedia.org/wiki", "zh", RUSSIAN)
     assert {raw.wiki for _, raw in whole + late} == {wiki}
-    [text] = {
-        one.text.partition("\n\n")[2] for _, raw in late for one in extract_page(source, raw)
-    }
+    [text] = {one.text.partition("\n\n")[2] for _, raw in late for one in extract_page(source, raw)}
     assert text == "Город Омск. мини слушать CSI: Омск A"

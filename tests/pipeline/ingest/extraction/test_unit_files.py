@@ -15,7 +15,6 @@ from pipeline.ingest.extraction.units import Unit, cut_units
 from tests.pipeline.ingest.dump import dump, page
 from tests.pipeline.ingest.files import sniffed
 from tests.pipeline.ingest.tars import PAGES, extracted, tar
-from tests.pipeline.ingest.web_archive import articles, members, record
 from tests.pipeline.ingest.web_archive import page as web_page
 
 
@@ -57,22 +56,6 @@ def test_bytes_do_not_depend_on_units(tmp_path: Path) -> None:
         ]
         assert file.schema_arrow.metadata[b"key"] == b"value"
     assert all(5000 <= size < 9000 for size in sizes[:-1]) and len(sizes) > 9
-
-
-@pytest.mark.parametrize("name", ["x.warc", "x.warc.gz"])
-def test_sites_are_judged_over_all_units(tmp_path: Path, name: str) -> None:
-    records = articles(30, more="<p>The same sentence stands below every page of this site.</p>")
-    records[9:9] = [record("response", b"x", length=900)]
-    records[20:20] = [record("response", b"x" * 99, length=5)]
-    content = (members if name.endswith("gz") else b"".join)(records)
-    source = sniffed(tmp_path / name, content)
-    cut = cut_units(source)
-    assert len(cut) > 2
-    whole = written(tmp_path / "a", [], whole_of(source))
-    assert written(tmp_path / "b", cut[1:], cut) == whole
-    rows = pq.read_table(tmp_path / "b").to_pylist()
-    assert not any("The same sentence" in (row["text"] or "") for row in rows)
-    assert [row["id"] for row in rows if row["bad"]] == [f"{name}:10", f"{name}:21"]
 
 
 def test_a_wrong_beginning_is_read_again_and_damage_is_an_error(tmp_path: Path) -> None:

@@ -52,9 +52,11 @@ def test_the_same_records_as_fastwarc_of_real_crawls(real_data: Path) -> None:
     assert read(real_data / "formats/warc/clipped.warc.gz") == [Torn(1, "record cut off")]
 
 
-@pytest.mark.parametrize("sip", [2, 1 << 18])
-def test_damage_loses_one_record(tmp_path: Path, sip: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warc, "_SIP_BYTES", sip)
+@pytest.mark.parametrize("size", [1025, 1 << 16])
+def test_damage_loses_one_record(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warc, "READ_BYTES", size)
     parts = [gzip.compress(item, mtime=0) for item in RECORDS]
     ends = [sum(map(len, parts[:number])) for number in range(len(parts) + 1)]
     whole = b"".join(parts)
