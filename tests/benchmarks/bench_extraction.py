@@ -28,7 +28,7 @@ import mwparserfromhell
 
 from pipeline.ingest.documents.sniff import sniff
 from pipeline.ingest.extraction import mediawiki
-from pipeline.ingest.extraction.units import format_of
+from pipeline.ingest.extraction.formats import format_of
 from pipeline.ingest.wikitext.prose import prose
 from pipeline.ingest.wikitext.wiki import Wiki
 from tests.benchmarks.bench_web import mean_scores

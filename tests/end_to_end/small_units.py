@@ -1,4 +1,4 @@
-"""`pipeline.prepare` with small splits, units of extraction, and packs of small files.
+"""`pipeline.prepare` with small splits and packs of small files.
 
 A shard has about three splits. The markers of all finished work stay in the directory MARKERS.
 """
@@ -11,7 +11,7 @@ from pipeline import prepare
 from pipeline.data.preparation import publication
 from pipeline.data.shards.manifest import Manifest
 from pipeline.execution.mpi import run_together
-from pipeline.ingest.extraction import packs, places, units
+from pipeline.ingest.extraction import packs
 
 write_manifest = publication.write_manifest
 
@@ -28,6 +28,5 @@ def keep_markers(output: Path, manifest: Manifest, work: Path) -> None:
 if __name__ == "__main__":
     vars(publication)["write_manifest"] = keep_markers
     prepare.SPLIT_BYTES, prepare.SHARD_BYTES = 1 << 13, 3 << 13
-    units.PLAIN_UNIT_BYTES, places.BLOCK_BYTES = 10_000, 2000
     packs.PACK_FILES = 20
     run_together(prepare.main)

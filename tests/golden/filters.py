@@ -15,7 +15,7 @@ from pipeline.data.text.line_rules import keep_lines
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import Record
-from pipeline.ingest.extraction.units import stream
+from pipeline.ingest.extraction.formats import stream
 
 VERDICTS = Path(__file__).parent / "filters.json"
 PLACES = {

@@ -1,8 +1,8 @@
 """Room that preparing, or training a tokenizer, needs on the disks at its peak, and a check of it.
 
-1. While files are extracted, the disks hold the documents as Parquet; the units of those files that
-   are put together at that time, one for each worker; and raw copies of published files, likewise,
-   or all of them with --keep-downloads.
+1. While files are extracted, the disks hold the documents as Parquet; those of tars and crawls,
+   which are written twice, for each worker; and raw copies of published files, likewise, or all of
+   them with --keep-downloads.
 2. While a tokenizer is trained, they hold the documents, kept copies and the sample of text.
 3. Then they hold the documents, kept copies, what selects documents, and the shards, of which each
    worker has one at a time twice: assembled, and in pieces. Pairs of similar documents are not
@@ -32,7 +32,7 @@ from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.threads import on_threads
 from pipeline.ingest.corpora.groups import most_text
 from pipeline.ingest.documents.records import Source
-from pipeline.ingest.extraction.units import cut_units, expected_units, is_extracted, is_joined
+from pipeline.ingest.extraction.formats import is_extracted, is_finished
 
 AMPLE = 12
 """Times the most text that the input may hold: more than any preparation takes, so that nothing is
@@ -57,8 +57,8 @@ class DiskUse:
     """Copies that stay."""
     documents: float = 0.0
     """Parquet of all files that are extracted."""
-    units: float = 0.0
-    """Units of the files that are put together at a time."""
+    waiting: float = 0.0
+    """Documents that are written twice, at a time: those of crawls and tars."""
     sample: float = 0.0
     """Text that a tokenizer is trained on."""
     selection: float = 0.0
@@ -73,7 +73,7 @@ class DiskUse:
         """The parts that there are, in words."""
         names = {
             "copies of published files": self.copies + self.kept, "documents": self.documents,
-            "units that wait": self.units, "a sample for the tokenizer": self.sample,
+            "documents that wait": self.waiting, "a sample for the tokenizer": self.sample,
             "what selects documents": self.selection, "shards": self.shards,
             "pieces of shards": self.pieces,
         }  # fmt: skip
@@ -116,13 +116,11 @@ def disk_use(
     raw: dict[str, int] = {}
     for source in waiting:
         raw[source.corpus] = raw.get(source.corpus, 0) + source.size
-    joined = [
+    finished = [
         source.size * estimates[source.corpus].extracted / max(1, raw[source.corpus])
         for source in waiting
-        if is_joined(source, (expected_units if source.published else cut_units)(source))
+        if is_finished(source)
     ]
-    # Units that an interrupted run has left take no more room.
-    made = sum(path.stat().st_size for path in (data_root() / "documents").glob(".*.parquet"))
     documents = sum(about.extracted for about in estimates.values())
     shards = sum(about.disk for about in estimates.values())
     text = sum(about.text for about in estimates.values())
@@ -131,8 +129,8 @@ def disk_use(
     return DiskUse(
         copies=copies[False],
         kept=copies[True],
-        documents=max(0.0, documents - made),
-        units=sum(sorted(joined)[-workers:]),  # the largest, if all are put together at a time
+        documents=documents,
+        waiting=sum(sorted(finished)[-workers:]),  # the largest, if they are written at one time
         sample=packed * min(1.0, sample_bytes / max(1.0, text)),
         shards=max(0.0, shards - written),
         pieces=min(pieces, max(0.0, shards + pieces - written)),
@@ -156,7 +154,7 @@ def peaks(use: DiskUse, output: Path) -> list[Peak]:
     documents = data_root() / "documents"
     tokenizer = use.tokenizer or data_root() / "tokenizers"
     stages = (
-        [(downloads(), use.copies + use.kept), (documents, use.documents + use.units)],  # 1.
+        [(downloads(), use.copies + use.kept), (documents, use.documents + use.waiting)],  # 1.
         [(downloads(), use.kept), (documents, use.documents), (tokenizer, use.sample)],  # 2.
         [
             (downloads(), use.kept),

@@ -50,7 +50,7 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.ingest.corpora.groups import require_size
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.extraction.extract import extracted_so_far
-from pipeline.ingest.extraction.units import is_extracted
+from pipeline.ingest.extraction.formats import is_extracted
 
 Estimates = dict[str, CorpusEstimate]
 LEAST_SECONDS = 1.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 import time
 from bisect import bisect_right
 from collections import Counter
@@ -30,19 +31,11 @@ from pipeline.ingest.extraction.document_tables import (
     extract_tables,
     record_tables,
     unnamed_records,
+    write_documents,
 )
-from pipeline.ingest.extraction.extract import extract
+from pipeline.ingest.extraction.extract import extract, finished
+from pipeline.ingest.extraction.formats import SlowFormat, format_of, is_extracted, is_finished
 from pipeline.ingest.extraction.packs import PACK, make_group
-from pipeline.ingest.extraction.places import START
-from pipeline.ingest.extraction.unit_files import join_units, write_documents_file
-from pipeline.ingest.extraction.units import (
-    SlowFormat,
-    Span,
-    cut_units,
-    format_of,
-    is_extracted,
-    is_joined,
-)
 from pipeline.ingest.extraction.zip_archives import (
     extract_zip_member,
     find_zip_members,
@@ -73,10 +66,7 @@ class Kind:
     def unit_sizes(self) -> Iterator[tuple[str, int]]:
         """The name and bytes of every unit that one process extracts."""
         for source, size in self.parts:
-            if source.group:
-                yield source.name, size
-            else:
-                yield from ((source.name, unit.stop - unit.start) for unit in cut_units(source))
+            yield source.name, size
 
 
 def find_kinds(sources: list[Source]) -> list[Kind]:
@@ -244,11 +234,10 @@ def _store(kind: Kind, rows: list[tuple[str, Item]], folder: Path) -> int:
         found = cast(list[tuple[str, Record | Dropped | BadRecord]], rows)
         tables = record_tables(found, named=source.group is not None)
     path, unit = folder / "extracted.parquet", folder / "unit.parquet"
-    if any(is_joined(part, cut_units(part)) for part, _ in kind.parts):
-        write_documents_file(tables, source, unit, {})
-        join_units(source, [(unit, Span())], lambda has_markup: {}, path)
-    else:
-        write_documents_file(tables, source, path, {})
+    if is_finished(source):
+        write_documents(tables, source, unit, {})
+        tables = finished(source, unit)
+    write_documents(tables, source, path, {})
     return path.stat().st_size
 
 
@@ -315,12 +304,12 @@ def _members_at_places(source: Source, quota: int) -> Iterator[Item | float]:
     places = [stop * number // PLACES for number in range(PLACES)]
     at_places = Counter(in_order[max(0, bisect_right(in_order, place) - 1)] for place in places)
     left = passed = 0.0
-    for start, (_, member) in zip(starts, find_zip_members(source, START)):
+    for start, member in zip(starts, find_zip_members(source)):
         left += at_places[start] * min(source.size, quota / 4) / PLACES
         if left <= 0:
             continue
         end = [*in_order, stop][bisect_right(in_order, start)]
-        for page in extract_zip_member(source, member):
+        for page in extract_zip_member(source, member, Path(tempfile.gettempdir())):
             yield page
             if isinstance(page, Extract) and page.position - start >= left:
                 end = page.position

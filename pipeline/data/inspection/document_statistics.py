@@ -29,7 +29,7 @@ from pipeline.ingest.documents.records import (
     Record,
     Source,
 )
-from pipeline.ingest.extraction.units import FORMATS, Records, SlowFormat
+from pipeline.ingest.extraction.formats import FORMATS, Records, SlowFormat
 
 KEPT = ""
 """The reason of kept documents."""

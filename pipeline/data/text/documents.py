@@ -29,8 +29,8 @@ from pipeline.ingest.documents.records import (
     Source,
 )
 from pipeline.ingest.documents.time_limit import TOO_SLOW, slow_items
+from pipeline.ingest.extraction.formats import stream
 from pipeline.ingest.extraction.packs import PACK
-from pipeline.ingest.extraction.units import stream
 
 BATCH_CHARACTERS = 1 << 22
 """Characters per batch: large enough for the kernels, small relative to a worker's memory."""

@@ -19,13 +19,14 @@ import pyarrow.parquet as pq
 
 from pipeline.ingest.documents.json_lines import stored_text
 from pipeline.ingest.documents.parquet import EXTRACTION_COLUMNS
-from pipeline.ingest.documents.read import read
+from pipeline.ingest.documents.read import is_stored_plain, read
 from pipeline.ingest.documents.records import (
     BadRecord,
     Dropped,
     Extract,
     Piece,
     Record,
+    Source,
 )
 
 GROUP_BYTES = 16 << 20
@@ -55,6 +56,34 @@ def open_writer(path: Path, schema: pa.Schema, is_plain: bool) -> pq.ParquetWrit
     return pq.ParquetWriter(
         path, schema, compression=compression, use_dictionary=_REPEATED, write_statistics=False
     )
+
+
+def write_documents(
+    tables: Iterable[pa.Table], source: Source, path: Path, metadata: dict[bytes, str]
+) -> None:
+    """Write what was extracted from `source`; metadata: of the Parquet file."""
+    schema = SCHEMA.with_metadata(metadata)
+    with open_writer(path, schema, is_stored_plain(source)) as writer:
+        for table in regrouped(tables):
+            writer.write_table(table)
+
+
+def stored_records(path: Path) -> Iterator[Extract | BadRecord]:
+    """The documents of a slow format that were written to a file, without their positions."""
+    for table in stored_tables(path):
+        for row in table.to_pylist():
+            if row["bad"] is None:
+                yield Extract(**{name: row[name] or "" for name in FOUND}, position=0)
+            else:
+                size = dict(row["cut"] or ()).get(row["bad"], 0)
+                yield BadRecord(row["id"] or "", row["bad"], size=size)
+
+
+def stored_tables(path: Path) -> Iterator[pa.Table]:
+    """The row groups of a file of documents."""
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group).replace_schema_metadata()
 
 
 def extract_tables(records: Iterable[Extract | BadRecord]) -> Iterator[pa.Table]:

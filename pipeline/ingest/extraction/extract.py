@@ -4,14 +4,14 @@ A Wikipedia dump takes core-hours to become text, and a million small files take
 So `prepare` and `train_tokenizer` first write
 `$TENFOLD_ROOT/documents/<file>-<fingerprint>.parquet` for each file that is not JSON lines, Parquet
 or Arrow, and read that from then on. Small files come in groups (`packs`). The fingerprint covers
-the file, whatever its folder, and the version of its reader. Inside the Parquet file is the
-fingerprint that shards depend on; it covers the code for markup only if an archive was found to
-hold some. A large file is extracted in units of minutes, which a restart keeps (`units`); then its
-own file is put together from them, and they are removed. A file appears only when it is complete;
-if several processes need the same one (parts of an array), one writes it and the others wait.
+the file, whatever its folder, and the version of its reader; it is in the Parquet file, too, and
+shards depend on it.
 
-A published file that is not here is fetched and extracted by one process, so that few copies take
-disk space at a time. Processes that have nothing else to do help: they take its last units.
+A file is a task. Its Parquet file appears only when it is complete, so a kill repeats at most one
+file per process. If several processes need the same one (parts of an array), one writes it and the
+others do the rest. A published file that is not here is fetched by the process that extracts it, so
+that few copies take disk space at a time. A single large dump would keep one process busy for
+hours, so this process reads it, and all processes extract its pages.
 
 Every record has a row, with its text or with the reason why it was dropped, so the counts of
 documents always add up.
@@ -19,24 +19,23 @@ documents always add up.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import replace
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from pipeline.base.errors import DataError
-from pipeline.base.files import (
-    is_locked,
-    make_directory,
-    one_at_a_time,
-    remove_temporaries,
-    whole_file,
-)
+from pipeline.base.files import make_directory, remove_temporaries, temporary_path, whole_file
+from pipeline.base.progress import with_progress
 from pipeline.config.settings import fingerprint
-from pipeline.execution.ledger import lock_of, only_once
-from pipeline.execution.workers import Executor, Stage, share, unfinished
+from pipeline.execution.ledger import hold_lock, lock_of
+from pipeline.execution.workers import Executor, Stage, unfinished
+from pipeline.ingest.compression.codecs import BLOCK_BYTES, decompressed, naming
 from pipeline.ingest.documents.json_lines import keeps_fields
 from pipeline.ingest.documents.parquet import CONTENT_MARK, EXTRACTION_MARK
 from pipeline.ingest.documents.read import (
@@ -44,39 +43,76 @@ from pipeline.ingest.documents.read import (
     READERS,
     READING_VERSION,
     content_identity,
+    cut,
 )
 from pipeline.ingest.documents.records import EXTRACTED, FoundAs, Source
 from pipeline.ingest.documents.unchanged import (
     CHANGED,
-    RawContent,
     identify,
     is_known,
     state_of,
     unchanged,
 )
-from pipeline.ingest.extraction.document_tables import SCHEMA
-from pipeline.ingest.extraction.packs import PACK, identity_of_group
-from pipeline.ingest.extraction.tasks import (
-    ExtractionTask,
-    FileWork,
-    HelpTask,
-    IdentificationTask,
-    UnitTask,
-    UnitWork,
+from pipeline.ingest.extraction.document_tables import (
+    SCHEMA,
+    extract_tables,
+    piece_tables,
+    stored_records,
+    stored_tables,
+    write_documents,
 )
-from pipeline.ingest.extraction.unit_files import is_unit_of, write_file, write_unit
-from pipeline.ingest.extraction.units import (
+from pipeline.ingest.extraction.formats import (
     PieceFormat,
     SlowFormat,
-    Unit,
-    cut_units,
-    expected_units,
     format_of,
     is_extracted,
+    is_finished,
 )
+from pipeline.ingest.extraction.mediawiki import RawPage, extract_page, find_pages
+from pipeline.ingest.extraction.packs import PACK, identity_of_group
 from pipeline.remote.copies import fetched, is_here, remove_copies
 
-_GROUP_BYTES = 256 << 30  # raw files whose units wait on the disk at a time
+SHARED_DUMP_BYTES = 64 << 20
+"""A single dump of more is extracted by all processes: minutes of wikitext on one core."""
+_BATCH_CHARACTERS = 4 << 20
+"""Wikitext that a process extracts at a time: a second or two."""
+_NAME_BYTES = 160
+"""Kept of a file's name in those of its Parquet file and lock: a name has at most 255."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionTask:
+    """One raw file to extract to one Parquet file."""
+
+    source: Source
+    mark: str
+    """Fingerprint of the file and of the code that reads it."""
+    directory: Path
+
+    @property
+    def target(self) -> Path:
+        """The Parquet file."""
+        return self.directory / f"{kept_name(self.source.name)}-{self.mark}.parquet"
+
+    @property
+    def weight(self) -> int:
+        """Bytes of the file."""
+        return self.source.size
+
+    @property
+    def name(self) -> str:
+        """Its name in logs."""
+        return f"extract {self.source.name}"
+
+    @property
+    def marker(self) -> str:
+        """Name of the Parquet file."""
+        return self.target.name
+
+
+def kept_name(name: str) -> str:
+    """The part of a Parquet file's name that is taken from its file."""
+    return name.encode()[:_NAME_BYTES].decode(errors="ignore")  # the cut may be inside a character
 
 
 def extract(
@@ -85,229 +121,184 @@ def extract(
     """Return the sources, with Parquet files under `directory` in place of those to be extracted.
 
     Extracts the missing ones, and fetches published ones first. part: of a job array, does its
-    share of the files before it helps with the others. Raises DataError if a file has changed since
-    it was extracted.
+    share of the files first. Raises DataError if a file has changed since it was extracted.
     """
-    slow = [source for source in sources if is_extracted(source)]
-    made = _make_files(slow, directory, executor, part)
-    return [made.get(source, source) for source in sources]
-
-
-def _make_files(
-    slow: list[Source], directory: Path, executor: Executor, part: tuple[int, int]
-) -> dict[Source, Source]:
-    """The sources with what `extract` makes from them."""
-    if not slow:
-        return {}
+    tasks = {source: _task(source, directory) for source in sources if is_extracted(source)}
+    if not tasks:
+        return sources
     make_directory(directory)
     remove_temporaries(directory)  # only those of dead processes
-    _remove_used_units(directory)
-    tasks = [_task(source, directory) for source in slow]
-    work: list[FileWork] = [*tasks]
-    waiting = {task.marker for task in unfinished(Stage(directory, _start_files), work)}
-    # A process may have died between making a file and removing its copy.
-    _remove_copies([task for task in tasks if task.marker not in waiting])
-    _identify([task for task in tasks if task.marker not in waiting], directory, executor)
-    # Its own share first; the call below helps with what other parts have not finished.
-    if part != (1, 1):
-        _extract_files(share(tasks, *part), directory, executor, part)
-    _extract_files(tasks, directory, executor, part)
-    # Files that differ only in the middle have one Parquet file, which holds one of them.
-    _identify([task for task in tasks if task.marker in waiting], directory, executor)
-    return {source: _made(source, task) for source, task in zip(slow, tasks)}
+    stage: Stage[ExtractionTask] = Stage(directory, _start)
+    every = [*dict.fromkeys(tasks.values())]
+    large = [
+        task
+        for task in unfinished(stage, every)
+        if task.source.format == "mediawiki" and task.weight > SHARED_DUMP_BYTES
+    ]
+    if len(large) == 1:
+        _share_dump(large[0], executor)
+    executor.take(stage, every, part)
+    # Files in a new state, and those that differ only in the middle: they have one Parquet file,
+    # which holds one of them.
+    new = [task for task in every if _is_new(task)]
+    for _ in executor.results(Stage(None, _start_identifying), new):
+        pass
+    remove_copies(task.source.published for task in every if task.source.published)
+    return [_made(source, tasks[source]) if source in tasks else source for source in sources]
 
 
 def _task(source: Source, directory: Path) -> ExtractionTask:
     # By base name: the folders are the user's path to the file, not part of its identity.
     bare = replace(source, name=Path(source.name).name)
-    return ExtractionTask(bare, _mark(bare, has_markup=True, as_found=True), directory)
+    return ExtractionTask(bare, _mark(bare, as_found=True), directory)
 
 
-def _remove_used_units(directory: Path) -> None:
-    """Remove units whose file exists; a process died before it could."""
-    for path in directory.glob(".*.parquet"):
-        if (directory / f"{path.name[1:].rsplit('.', 2)[0]}.parquet").exists():
-            _remove_unit(path)
+def _is_new(task: ExtractionTask) -> bool:
+    """True if the raw file is here in a state in which it was never hashed."""
+    source = task.source
+    is_gone = source.published is not None and not is_here(source.published)
+    return not is_gone and not is_known(source, task.target)
 
 
-def _remove_unit(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    lock_of(path).unlink(missing_ok=True)  # a process that waits for it finds the whole file
+def _start_identifying() -> Callable[[ExtractionTask], None]:
+    return _identify
 
 
-def _extract_files(
-    tasks: list[ExtractionTask], directory: Path, executor: Executor, part: tuple[int, int]
-) -> None:
-    for group in _groups([*dict.fromkeys(tasks)]):
-        shared = {task: cut_units(task.source) for task in group if task.can_share}
-        shared = {task: cut for task, cut in shared.items() if len(cut) > 1}
-        units: list[UnitWork] = [UnitTask(task, unit) for task in shared for unit in shared[task]]
-        stage: Stage[UnitWork] = Stage(directory, _start_units)
-        waiting = {*unfinished(stage, units)}
-        # Units of these are left from before, perhaps of other content.
-        begun = [*dict.fromkeys(unit.file for unit in units if unit not in waiting)]
-        _identify(begun, directory, executor)
-        for task in begun:
-            _remove_other_units(task, shared[task], identify(task.source, task.target))
-        # Each part starts elsewhere, so that they meet late.
-        first = len(units) * (part[0] - 1) // part[1]
-        # Others are hashed along with the units: one process hashes a file, and files may be few.
-        executor.run(stage, [*_unidentified(shared), *units[first:], *units[:first]])
-        files: list[FileWork] = [*group, *_help_with(group)]
-        executor.run(Stage(directory, _start_files), files)
+def _identify(task: ExtractionTask) -> None:
+    """Hash a raw file. Raises DataError if its Parquet file was extracted from other content."""
+    identify(task.source, task.target)
 
 
-def _help_with(tasks: list[ExtractionTask]) -> list[HelpTask]:
-    """Help with the published files that are to be fetched, each from its end."""
-    return [
-        HelpTask(task, unit)
-        for task in tasks
-        if not task.is_here and not task.target.exists()
-        # The process that makes the file goes through its units from the start.
-        for unit in reversed(expected_units(task.source))
-    ]
-
-
-def _groups(tasks: list[ExtractionTask]) -> list[list[ExtractionTask]]:
-    """Files that are in units at the same time, so that not all of them wait on the disk."""
-    groups: list[list[ExtractionTask]] = []
-    size = _GROUP_BYTES
-    for task in tasks:
-        if size >= _GROUP_BYTES:
-            groups.append([])
-            size = 0
-        groups[-1].append(task)
-        size += task.weight
-    return groups
-
-
-def _identify(tasks: list[ExtractionTask], directory: Path, executor: Executor) -> None:
-    """Hash the files that are here in a new state. Raises DataError if one was extracted from
-    other content."""
-    if new := _unidentified(tasks):
-        executor.run(Stage(directory, _start_units), new)
-
-
-def _unidentified(tasks: Iterable[ExtractionTask]) -> list[UnitWork]:
-    return [
-        IdentificationTask(task)
-        for task in dict.fromkeys(tasks)
-        if task.is_here and not is_known(task.source, task.target)
-    ]
-
-
-def _remove_other_units(task: ExtractionTask, units: list[Unit], content: RawContent) -> None:
-    for unit in units:
-        path = task.stored(unit)
-        with suppress(FileNotFoundError):  # another process may remove it at any moment
-            if not is_unit_of(content, path):
-                path.unlink()
-
-
-def _start_units() -> Callable[[UnitWork], None]:
-    return _extract_unit_or_identify
-
-
-def _extract_unit_or_identify(task: UnitWork) -> None:
-    """Make the file of a unit, unless another process makes it or has made it; or hash a file."""
-    if isinstance(task, IdentificationTask):
-        identify(task.file.source, task.file.target)
-        return
-    with only_once(task.target, task.file.target) as temporary:
-        if temporary:
-            write_unit(task.unit, (task.unit.start, 0), temporary)
-
-
-def _start_files() -> Callable[[FileWork], None]:
-    return _do_file_or_help
-
-
-def _do_file_or_help(task: FileWork) -> None:
-    if isinstance(task, HelpTask):
-        _help(task)
-        return
-    if is_locked(lock_of(task.target)):  # another part of the array makes it
-        for help in _help_with([task]):
-            _help(help)
-    _extract_file(task)
-
-
-def _help(task: HelpTask) -> None:
-    """Make the file of a unit, unless it or the whole file is made by then."""
-    # The process that makes the file waits for the unit's lock, so its copy stays until then.
-    target, path = task.file.target, task.file.stored(task.unit)
-    if target.exists():
-        return
-    with one_at_a_time(lock_of(path)):
-        if not (path.exists() or target.exists()):
-            source = _with_file(task.file.source)
-            unit = replace(task.unit, source=source)
-            if unit in cut_units(source):  # they were expected before the file was here
-                with whole_file(path) as temporary:
-                    write_unit(unit, (unit.start, 0), temporary)
-    if target.exists() or not path.exists():
-        _remove_unit(path)
-
-
-def _with_file(source: Source) -> Source:
-    """The source with a file to read: a published one is fetched if it is not here."""
-    if source.published is None:
-        return source
-    path = fetched(source.published)
-    return replace(source, path=str(path), found=FoundAs(path.stat().st_mtime_ns))
-
-
-def _remove_copies(tasks: list[ExtractionTask]) -> None:
-    remove_copies(task.source.published for task in tasks if task.source.published)
+def _start() -> Callable[[ExtractionTask], None]:
+    return _extract_file
 
 
 def _extract_file(task: ExtractionTask) -> None:
-    """Make the file of `task`, unless another process makes it or has made it."""
+    """Make the Parquet file of a raw file."""
+    with _making(task) as (source, path, metadata):
+        format = format_of(source)
+        if isinstance(format, PieceFormat):
+            pieces = (piece for file in source.files for piece in cut(file, sys.maxsize))
+            tables = piece_tables(pieces, named=source.group is not None)
+        else:
+            tables = extract_tables(format.read(source, task.directory))
+        if not is_finished(source):
+            write_documents(tables, source, path, metadata)
+            return
+        with _removed(temporary_path(task.target)) as unfinished_path:
+            write_documents(tables, source, unfinished_path, {})
+            write_documents(finished(source, unfinished_path), source, path, metadata)
+
+
+def finished(source: Source, path: Path) -> Iterator[pa.Table]:
+    """The documents that were written to `path` as `SlowFormat.finish` changes them."""
+    format = format_of(source)
+    assert isinstance(format, SlowFormat) and format.finish
+    domains = pq.read_table(path, columns=["domain"])["domain"]
+    if domains.null_count == len(domains):
+        return stored_tables(path)  # an archive without pages
+    return extract_tables(format.finish(source, lambda: stored_records(path)))
+
+
+@contextmanager
+def _removed(path: Path) -> Iterator[Path]:
     try:
-        units = _write_file(task)
-    except (DataError, OSError):
-        # Where locks have no effect, another process may finish, and remove the copy, meanwhile.
-        if not task.target.exists():
-            raise
-        units = []
-    for unit in units:
-        _remove_unit(task.stored(unit))
-    _remove_copies([task])
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
-def _write_file(task: ExtractionTask) -> list[Unit]:
-    """Returns the units that are in the file now; none if another process made it."""
-    units: list[Unit] = []
-    with only_once(task.target) as temporary:
-        if temporary:
-            source = _with_file(task.source)
-            with unchanged([source]):
-                content = identify(source, task.target)
-                # The file's ends are hashed again: it may have been replaced since it was found.
-                if _mark(source, has_markup=True) != task.mark:
-                    raise DataError(CHANGED.format(source.path))
-                units = cut_units(source)
-                _remove_other_units(task, units, content)
-                metadata = functools.partial(_metadata, source, content)
-                write_file(source, units, task.stored, metadata, temporary)
-    return units
+@contextmanager
+def _making(task: ExtractionTask) -> Iterator[tuple[Source, Path, dict[bytes, str]]]:
+    """The raw file, which is fetched if it is not here, and where and with which metadata its
+    Parquet file is written. The copy of a published file is removed after that."""
+    source = task.source
+    if source.published is not None:
+        copy = fetched(source.published)
+        source = replace(source, path=str(copy), found=FoundAs(copy.stat().st_mtime_ns))
+    # Where locks have no effect, another process may be reading the file by then.
+    with whole_file(task.target, replaces=False) as path, unchanged([source]):
+        content = identify(source, task.target)
+        # The file's ends are hashed again: it may have been replaced since it was found.
+        if _mark(source) != task.mark:
+            raise DataError(CHANGED.format(source.path))
+        marks = {EXTRACTION_MARK: task.mark, CONTENT_MARK: " ".join(content.hashes)}
+        yield source, path, marks
+    if source.published is not None:
+        remove_copies([source.published])
 
 
-def _metadata(source: Source, content: RawContent, has_markup: bool) -> dict[bytes, str]:
-    """Metadata on the file's source, which identify it in the fingerprints of shards."""
-    mark = _mark(source, has_markup=has_markup)
-    return {EXTRACTION_MARK: mark, CONTENT_MARK: " ".join(content.hashes)}
+# --- a single large dump
 
 
-def _mark(source: Source, *, has_markup: bool, as_found: bool = False) -> str:
-    """The fingerprint of a file and of the code that reads it.
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Pages of a dump that follow each other."""
 
-    has_markup: an archive of texts holds markup, or may hold some; as_found: see
-    `identity_of_group`.
-    """
+    number: int
+    weight: int
+    """Bytes of the file that were read for them."""
+    pages: list[RawPage] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return f"pages, batch {self.number}"
+
+
+def _share_dump(task: ExtractionTask, executor: Executor) -> None:
+    """Read a dump in this process, and extract its pages in all processes."""
+    with hold_lock(lock_of(task.target)) as lock:
+        if lock is None or task.target.exists():  # of another part of the array
+            return
+        with _making(task) as (source, path, metadata):
+            batches = executor.runner(Stage(None, _start_pages), _batches(source))
+            done = with_progress(batches, lambda found: found[0].weight, source.size, 0)
+            write_documents(_in_order(done), source, path, metadata)
+
+
+def _batches(source: Source) -> Iterator[_Batch]:
+    with naming(source.path), Path(source.path).open("rb") as file:
+        blocks: Iterable[bytes] = iter(lambda: file.read(BLOCK_BYTES), b"")
+        if source.compression:
+            blocks = decompressed(file, source.compression)
+        pages: list[RawPage] = []
+        size = number = read_to = 0
+        for page in find_pages(source.path, blocks):
+            pages.append(page)
+            size += len(page.revision.get("text", ""))
+            if size >= _BATCH_CHARACTERS:
+                yield _Batch(number, file.tell() - read_to, pages)
+                pages, size, number, read_to = [], 0, number + 1, file.tell()
+        yield _Batch(number, file.tell() - read_to, pages)
+
+
+def _start_pages() -> Callable[[_Batch], pa.Table]:
+    return _extract_pages
+
+
+def _extract_pages(batch: _Batch) -> pa.Table:
+    return pa.concat_tables(extract_tables(map(extract_page, batch.pages)))
+
+
+def _in_order(results: Iterable[tuple[_Batch, pa.Table]]) -> Iterator[pa.Table]:
+    """The tables of batches in the order of the file; those that are finished early wait."""
+    waiting: dict[int, pa.Table] = {}
+    number = 0
+    for batch, table in results:
+        waiting[batch.number] = table
+        while number in waiting:
+            yield waiting.pop(number)
+            number += 1
+
+
+# --- names
+
+
+def _mark(source: Source, *, as_found: bool = False) -> str:
+    """The fingerprint of a file and of the code that reads it; as_found: see
+    `identity_of_group`."""
     format = format_of(source)
     by_settings = source.format == "zip" or isinstance(format, PieceFormat)
-    markup = format.markup if isinstance(format, SlowFormat) and has_markup else None
     return fingerprint(
         {
             "format": source.format,
@@ -320,7 +311,6 @@ def _mark(source: Source, *, has_markup: bool, as_found: bool = False) -> str:
         | ({"files": identity_of_group(source, as_found=as_found)} if source.group else {})
         | ({"members": READERS} if source.format in ("zip", PACK) else {})
         | ({"reading": _reading(source)} if by_settings else {})
-        | ({"markup": markup.codes} if markup else {})
         | ({"fields": 2} if by_settings and keeps_fields(source) else {})
     )
 

@@ -1,17 +1,14 @@
 """Articles of a MediaWiki dump (pages-articles.xml, .bz2 or any other compression), page by page.
 
-expat parses the XML, far faster than wikitext is parsed; memory holds one page, which is dropped if
-it is longer than any wiki allows. Reading can start anywhere: what precedes the first page of the
-file is parsed again, since it names the wiki's language and namespaces, then the first page from
-there on. (In XML, `<page>` is a tag and never text. In comments and CDATA sections it could be
-both, but no dump has them, and `units` notices a page that was none.)
+expat parses the XML, a hundred times as fast as wikitext is parsed, so that one process reads a
+dump and several extract its pages; memory holds one page, which is dropped if it is longer than any
+wiki allows.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urlsplit
 from xml.parsers import expat
@@ -19,9 +16,9 @@ from xml.parsers import expat
 from mwparserfromhell.parser import ParserError
 
 from pipeline.base.errors import DataError
+from pipeline.ingest.documents.byte_blocks import read_blocks
 from pipeline.ingest.documents.records import Extract, Source
 from pipeline.ingest.documents.time_limit import TOO_SLOW, TimeLimitError, limited
-from pipeline.ingest.extraction.places import START, Block, Place, blocks_from
 from pipeline.ingest.wikitext.names import REDIRECTS
 from pipeline.ingest.wikitext.prose import is_disambiguation, prose
 from pipeline.ingest.wikitext.wiki import Wiki
@@ -29,8 +26,6 @@ from pipeline.ingest.wikitext.wiki import Wiki
 _PART_BYTES = 1 << 16
 _MOST_CHARACTERS = 1 << 22  # characters of a page; MediaWiki allows 2 MB
 _LANGUAGE = "http://www.w3.org/XML/1998/namespace}lang"
-_PAGE = re.compile(rb"<page[\s>]")
-_TAG_BYTES = len(b"<page>")
 _REDIRECT = re.compile(r"\s*#\s*([^\s:\[]{1,40})")
 
 
@@ -38,7 +33,6 @@ _REDIRECT = re.compile(r"\s*#\s*([^\s:\[]{1,40})")
 class RawPage:
     """A page as it is in the dump."""
 
-    place: Place
     wiki: Wiki
     position: int
     """Decompressed bytes read up to its end."""
@@ -48,48 +42,24 @@ class RawPage:
     """Texts of the elements in its last revision."""
 
 
-def find_pages(source: Source, start: Place) -> Iterator[tuple[Place, RawPage]]:
-    """Yield the pages that start from `start` on, and their places."""
+def read_dump(source: Source) -> Iterator[Extract]:
+    """Yield the text of each page of a dump, or the reason why it has none."""
+    blocks = read_blocks(source.path, source.compression, 0, source.size)
+    return map(extract_page, find_pages(source.path, blocks))
+
+
+def find_pages(path: str, blocks: Iterable[bytes]) -> Iterator[RawPage]:
+    """Yield the pages of a dump; path: its, for messages."""
     dump = _Dump()
-    blocks = blocks_from(source.path, source.compression, start)
+    is_fed = False
     try:
-        if start != START:
-            blocks = _from_page(source, blocks)
-        is_fed = False
         for block in blocks:
             is_fed = True
-            for page in dump.feed(block):
-                yield page.place, page
+            yield from dump.feed(block)
         if is_fed:
             dump.parser.Parse(b"", True)
     except expat.ExpatError as error:
-        raise DataError(
-            f"{source.path} is truncated or damaged ({error}); fetch it again"
-        ) from error
-
-
-def _from_page(source: Source, blocks: Iterator[Block]) -> Iterator[Block]:
-    """Yield the start of the file up to its first page, then the blocks from their first page."""
-    tail = Block(0, 0, b"")
-    for block in blocks:
-        if first := _PAGE.search(tail.content + block.content):
-            yield Block(0, 0, _before_pages(source))
-            if first.start() < len(tail.content):  # the tag lies across two blocks
-                yield tail.after(first.start())
-                yield block
-            else:
-                yield block.after(first.start() - len(tail.content))
-            yield from blocks
-        tail = block.after(max(0, len(block.content) - _TAG_BYTES + 1))
-
-
-def _before_pages(source: Source) -> bytes:
-    head = b""
-    for block in blocks_from(source.path, source.compression, START):
-        head += block.content
-        if first := _PAGE.search(head):
-            return head[: first.start()]
-    return head
+        raise DataError(f"{path} is truncated or damaged ({error}); fetch it again") from error
 
 
 class _Dump:
@@ -104,8 +74,7 @@ class _Dump:
         self.namespace = ""  # number of the one that is named here
         self.words: list[str] | None = None  # parts of the text that is kept of an element
         self.held = 0  # characters in these parts
-        self.fed: list[tuple[int, Place]] = []  # bytes of the parser's input, from which place on
-        self.size = 0
+        self.size = 0  # bytes of the parser's input
         self.parser = expat.ParserCreate(namespace_separator="}")
         self.parser.buffer_text = True  # or each line of a text would be a call
         self.parser.buffer_size = _PART_BYTES
@@ -114,14 +83,10 @@ class _Dump:
         self.parser.CharacterDataHandler = self._text
         self.parser.SkippedEntityHandler = self._skipped
 
-    def feed(self, block: Block) -> Iterator[RawPage]:
+    def feed(self, block: bytes) -> Iterator[RawPage]:
         """Parse a block; yields the pages that end in it."""
-        for at in range(0, len(block.content), _PART_BYTES):
-            part = block.content[at : at + _PART_BYTES]
-            # The parser's index only grows, so earlier entries are never asked for again.
-            while len(self.fed) > 1 and self.fed[1][0] <= self.parser.CurrentByteIndex:
-                del self.fed[0]
-            self.fed.append((self.size, (block.position, block.offset + at)))
+        for at in range(0, len(block), _PART_BYTES):
+            part = block[at : at + _PART_BYTES]
             self.size += len(part)
             self.parser.Parse(part, False)
             yield from self.pages
@@ -137,7 +102,7 @@ class _Dump:
         self.path.append(name)
         if self.page is None:
             if name == "page":
-                self.page = RawPage(self._place(), self.wiki, 0)
+                self.page = RawPage(self.wiki, 0)
                 self.page_depth = depth
             elif name in ("base", "namespace"):
                 self.namespace = attributes.get("key", "")
@@ -180,18 +145,13 @@ class _Dump:
             names = (*self.wiki.own_names, (int(self.namespace), text))
             self.wiki = replace(self.wiki, own_names=names)
 
-    def _place(self) -> Place:
-        index = self.parser.CurrentByteIndex
-        start, (position, offset) = self.fed[bisect_right(self.fed, index, key=lambda f: f[0]) - 1]
-        return position, offset + index - start
-
     def _skipped(self, name: str, is_parameter: bool) -> None:
         # expat would leave it out of the text without a word.
         if not is_parameter:
             raise expat.ExpatError(f"undefined entity &{name};")
 
 
-def extract_page(source: Source, page: RawPage) -> Iterator[Extract]:
+def extract_page(page: RawPage) -> Extract:
     """The text of a page, or the reason why it has none."""
     title, wikitext = page.fields.get("title", ""), page.revision.get("text", "")
     text = ""
@@ -208,7 +168,7 @@ def extract_page(source: Source, page: RawPage) -> Iterator[Extract]:
     except TimeLimitError:
         text, dropped = "", TOO_SLOW
     base = page.wiki.base
-    yield Extract(
+    return Extract(
         id=page.fields.get("id", ""),
         url=f"{base}/{quote(title.replace(' ', '_'))}" if base else "",
         title=title,

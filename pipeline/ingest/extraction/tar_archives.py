@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -34,7 +34,7 @@ from pipeline.ingest.compression.codecs import (
     decompressed,
     naming,
 )
-from pipeline.ingest.documents.byte_blocks import BOM, parts_of
+from pipeline.ingest.documents.byte_blocks import BOM, parts_of, read_blocks
 from pipeline.ingest.documents.markup import markup_format
 from pipeline.ingest.documents.records import (
     FORMAT_NAMES,
@@ -46,82 +46,29 @@ from pipeline.ingest.documents.records import (
 from pipeline.ingest.documents.sniff import _BLOCK, is_tar, unreadable_shape
 from pipeline.ingest.encodings.utf import not_utf8
 from pipeline.ingest.extraction.html_files import extract_html
-from pipeline.ingest.extraction.places import START, Place, blocks_from
 from pipeline.ingest.extraction.web_pages import without_repeats
 
 TAR_VERSION = 3
 """Increase it when the same archive gives different documents."""
-MARKUP_VERSION = 1
-"""Increase it when only archives with HTML or XML give different documents."""
 
 _MOST_NAME_BYTES = 1 << 20  # longest long name or pax header
 _DEPTH = 4
 _NULS_IN_TEXT = 0.1  # a larger share means UTF-16 or binary data
 _PAX_LENGTH = re.compile(rb"([0-9]{1,9}) ")
 _EDGES = b"\0 \t\r\n\f\v"
+Records = Iterator[Extract | BadRecord]
 
 
-@dataclass(slots=True)
-class RawMember:
-    """A member of the outer archive; its content can be read until the next one is asked for."""
-
-    header: tarfile.TarInfo
-    content: _Member
-    stream: BlockFile
-    has_markup: bool = False
-    """True if it was found to be or to hold HTML or XML."""
+def read_tar(source: Source) -> Records:
+    """Yield the documents of an archive and of those in it."""
+    stream = BlockFile(read_blocks(source.path, source.compression, 0, source.size))
+    for record in _documents(stream, source, "", source.path, 1):
+        # The stream is read up to the end of this document.
+        at = stream.position
+        yield replace(record, position=at) if isinstance(record, Extract) else record
 
 
-def find_members(source: Source, start: Place) -> Iterator[tuple[Place, RawMember]]:
-    """Yield the members that start from `start` on, and their places; reads from the file's start.
-
-    A place's offset counts from the start of the decompressed archive.
-    """
-    blocks: list[tuple[int, int]] = []  # bytes of the archive before each block, and its position
-    stream = BlockFile(_counted(source, blocks))
-    with naming(source.path):
-        for at, header, content in _members(stream, source.path):
-            while len(blocks) > 1 and blocks[1][0] <= at:  # only the block of the member is of use
-                del blocks[0]
-            place = blocks[0][1], at
-            if place >= start:
-                yield place, RawMember(header, content, stream)
-
-
-def _counted(source: Source, blocks: list[tuple[int, int]]) -> Iterator[bytes]:
-    size = 0
-    for block in blocks_from(source.path, source.compression, START):
-        blocks.append((size, block.position))
-        size += len(block.content)
-        yield block.content
-
-
-def extract_member(source: Source, member: RawMember) -> Iterator[Extract | BadRecord]:
-    """The documents of a member: itself, or the files in it if it is an archive."""
-    for found in _content(member.header, member.content, source, "", 1):
-        record: Extract | BadRecord
-        if isinstance(found, _Markup):
-            member.has_markup = True
-            record = found.record
-        elif isinstance(found, _File):
-            record = _extract(found)
-        else:
-            record = found
-        if isinstance(record, Extract):
-            record = replace(record, position=member.stream.position)
-        yield record
-
-
-def _extract(file: _File) -> Extract:
-    return Extract(
-        id=file.path, url="", title="", text=file.text, dropped=file.dropped,
-        revised="", language="", domain="", position=0,
-    )  # fmt: skip
-
-
-def finish_pages(
-    source: Source, documents: Callable[[], Iterator[Extract | BadRecord]]
-) -> Iterator[Extract | BadRecord]:
+def finish_pages(source: Source, documents: Callable[[], Records]) -> Records:
     """The documents of a whole archive, its HTML pages without lines that their sites repeat.
 
     documents: yields them, each time it is called.
@@ -134,21 +81,6 @@ def finish_pages(
 
 def _is_page(document: Extract | BadRecord) -> bool:
     return isinstance(document, Extract) and bool(document.domain)
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    path: str
-    text: str
-    dropped: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Markup:
-    record: Extract | BadRecord
-
-
-_Found = _File | _Markup | BadRecord
 
 
 class _Member:
@@ -172,30 +104,35 @@ class _Member:
         return iter(lambda: self.read(BLOCK_BYTES), b"")
 
 
-def _documents(
-    stream: BlockFile, source: Source, folder: str, name: str, depth: int
-) -> Iterator[_Found]:
+def _file(path: str, text: str, dropped: str) -> Extract:
+    return Extract(
+        id=path, url="", title="", text=text, dropped=dropped,
+        revised="", language="", domain="", position=0,
+    )  # fmt: skip
+
+
+def _documents(stream: BlockFile, source: Source, folder: str, name: str, depth: int) -> Records:
     """Files of an archive; folder: its path in the outer archives, name: for messages."""
     if depth > _DEPTH:
         raise DataError(f"{name} is an archive in {_DEPTH} archives; unpack the outer ones")
     with naming(name):
-        for _, header, member in _members(stream, name):
+        for header, member in _members(stream, name):
             yield from _content(header, member, source, folder, depth)
 
 
 def _content(
     header: tarfile.TarInfo, member: _Member, source: Source, folder: str, depth: int
-) -> Iterator[_Found]:
+) -> Records:
     path = f"{folder}{_shown(header.name)}"
     if header.isreg() and is_skipped_path(path):
-        yield _File(path, "", BY_NAME)
+        yield _file(path, "", BY_NAME)
     elif header.isreg():
         yield from _document(member, source, path, depth)
     elif not header.isdir():
-        yield _File(path, "", "link or device in an archive")
+        yield _file(path, "", "link or device in an archive")
 
 
-def _document(member: _Member, source: Source, path: str, depth: int) -> Iterator[_Found]:
+def _document(member: _Member, source: Source, path: str, depth: int) -> Records:
     """A member's documents, or its files if it is an archive."""
     name = f"{source.path}: {path}"
     with naming(name):
@@ -209,7 +146,7 @@ def _document(member: _Member, source: Source, path: str, depth: int) -> Iterato
             return
         reason = why_not_text(path)
         if reason and not _is_markup(path, inner.peek(HEAD_BYTES)):
-            yield _File(path, "", reason)
+            yield _file(path, "", reason)
             return
         parts, size = [], 0
         while size <= MAX_DOCUMENT_BYTES and (block := inner.read(BLOCK_BYTES)):
@@ -224,19 +161,19 @@ def _document(member: _Member, source: Source, path: str, depth: int) -> Iterato
         yield from _read(content, source, path)
 
 
-def _read(content: bytes, source: Source, path: str) -> Iterator[_Found]:
+def _read(content: bytes, source: Source, path: str) -> Records:
     """The documents of a member that is not an archive."""
     text, where = content.removeprefix(BOM).strip(_EDGES), f"{source.name}/{path}"
     try:
         format = markup_format(Path(path), path, text[: HEAD_BYTES + 1], False)
     except DataError:
-        yield _Markup(BadRecord(where, "XML of an unknown kind", size=len(text)))
+        yield BadRecord(where, "XML of an unknown kind", size=len(text))
         return
     if format == "html":
-        yield from map(_Markup, extract_html(source, (path, content)))
+        yield extract_html(source, path, content)
     elif format:
         reason = f"{FORMAT_NAMES[format]} in an archive"
-        yield _Markup(BadRecord(where, reason, size=len(text)))
+        yield BadRecord(where, reason, size=len(text))
     else:
         yield from _decoded(text, where, path)
 
@@ -249,7 +186,7 @@ def _is_markup(path: str, head: bytes) -> bool:
         return True
 
 
-def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecord]:
+def _decoded(content: bytes, where: str, path: str) -> Records:
     """The document of a text file; several of a giant one, whose ids end in where they start."""
     # All of these are ASCII; other bytes are judged as a whole below.
     if content[:2].isascii() and (shape := unreadable_shape(content[:HEAD_BYTES])):
@@ -257,24 +194,22 @@ def _decoded(content: bytes, where: str, path: str) -> Iterator[_File | BadRecor
     elif content.count(b"\0") > _NULS_IN_TEXT * len(content):
         yield BadRecord(where, "binary", size=len(content))
     elif not content:
-        yield _File(path, "", "empty")
+        yield _file(path, "", "empty")
     elif content.startswith((b'{"', b'[{"')):
-        yield _File(path, "", "JSON in an archive")
+        yield _file(path, "", "JSON in an archive")
     else:
         for start, part in parts_of(content):
             try:
-                yield _File(f"{path}:{start}" if start else path, part.decode(), "")
+                yield _file(f"{path}:{start}" if start else path, part.decode(), "")
             except UnicodeDecodeError:
                 yield BadRecord(where, "invalid UTF-8", not_utf8(part) or "", len(content) - start)
                 return
 
 
-def _members(stream: BlockFile, name: str) -> Iterator[tuple[int, tarfile.TarInfo, _Member]]:
+def _members(stream: BlockFile, name: str) -> Iterator[tuple[tarfile.TarInfo, _Member]]:
     """Yield each member's start, header and content, in order; skips what is not read of one."""
-    long_name, pax, ended, at = "", dict[str, str](), False, -1
+    long_name, pax, ended = "", dict[str, str](), False
     while block := _header(stream):
-        # A member starts at the first of its headers, such as one with its long name.
-        at = stream.position - len(block) if at < 0 else at
         ended = block.count(0) == len(block)
         if ended:
             continue
@@ -299,8 +234,7 @@ def _members(stream: BlockFile, name: str) -> Iterator[tuple[int, tarfile.TarInf
         elif header.type not in (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE):
             header.name = pax.get("path", "") or long_name or header.name
             long_name, pax = "", {}
-            yield at, header, member
-            at = -1
+            yield header, member
         # The archive is a stream: what the caller has not read must be passed.
         for _ in member.blocks():
             pass

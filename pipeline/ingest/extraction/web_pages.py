@@ -35,6 +35,7 @@ from pipeline.ingest.extraction.warc import (
     Torn,
     WarcRecord,
     parse_response,
+    read_records,
 )
 
 WEB_VERSION = 3
@@ -73,12 +74,13 @@ def without_repeats(
         yield sites.judge(page) if isinstance(page, Extract) else page
 
 
-def extract_record(source: Source, record: WarcRecord | Torn) -> Iterator[Extract | BadRecord]:
-    """The document of a record, if it has one."""
-    if isinstance(record, Torn):
-        yield BadRecord(f"{source.name}:{record.number}", record.reason)
-    elif record.headers.get("warc-type", "") not in _NO_DOCUMENT:
-        yield _in_language(_extract(record), source.page_language)
+def read_web(source: Source) -> Iterator[Extract | BadRecord]:
+    """Yield the documents of the records of a WARC or WET file."""
+    for record in read_records(source):
+        if isinstance(record, Torn):
+            yield BadRecord(f"{source.name}:{record.number}", record.reason)
+        elif record.headers.get("warc-type", "") not in _NO_DOCUMENT:
+            yield _in_language(_extract(record), source.page_language)
 
 
 def _extract(record: WarcRecord) -> Extract:

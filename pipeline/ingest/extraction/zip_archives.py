@@ -1,9 +1,9 @@
 """Files in a zip archive: each is read as if it lay in a folder, in whatever format it is.
 
-A member is unpacked to a temporary file, which gets no name from the archive, so names and links
-are harmless. In an archive of several files, each plain text with an ending of texts, or without
-one, is a document, as in a tar; other endings are counted. What is encrypted, expands without
-measure or is an archive itself is refused.
+A member is unpacked to a temporary file beside the result, which gets no name from the archive, so
+names and links are harmless. In an archive of several files, each plain text with an ending of
+texts, or without one, is a document, as in a tar; other endings are counted. What is encrypted,
+expands without measure or is an archive itself is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import shutil
 import stat
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.base.errors import DataError, shown_name
+from pipeline.base.files import temporary_path, why_not_written
 from pipeline.base.skipped_names import BY_NAME, is_skipped_path, why_not_text
 from pipeline.ingest.documents.json_lines import stored_text
 from pipeline.ingest.documents.read import TABLES, cut, read
@@ -31,8 +31,7 @@ from pipeline.ingest.documents.records import (
     Source,
 )
 from pipeline.ingest.documents.sniff import sniff
-from pipeline.ingest.extraction.html_files import extract_html, find_html
-from pipeline.ingest.extraction.places import Place
+from pipeline.ingest.extraction.html_files import read_html
 
 ZIP_VERSION = 3
 """Increase it when the same archive gives different documents, so with `web_pages.WEB_VERSION`."""
@@ -58,14 +57,19 @@ class ZipMember:
     """True if it is the only file of the archive whose name is not skipped."""
 
 
-def find_zip_members(source: Source, start: Place) -> Iterator[tuple[Place, ZipMember]]:
-    """Yield the members from a place on, a number. Raises DataError if one cannot be read."""
+def read_zip(source: Source, folder: Path) -> Iterator[Extract | BadRecord]:
+    """Yield the documents of the members; folder: in which one at a time is unpacked."""
+    for member in find_zip_members(source):
+        yield from extract_zip_member(source, member, folder)
+
+
+def find_zip_members(source: Source) -> Iterator[ZipMember]:
+    """Yield the members. Raises DataError if one cannot be read."""
     with opened(source.path) as archive:
         files = _files(source.path, archive)
         read = sum(not is_skipped_path(info.filename) for info in files)
-        for number, info in enumerate(files):
-            if (number, 0) >= start:
-                yield (number, 0), ZipMember(archive, info, read == 1)
+        for info in files:
+            yield ZipMember(archive, info, read == 1)
 
 
 def member_starts(source: Source) -> tuple[list[int], int]:
@@ -130,8 +134,13 @@ def _naming(path: str) -> Iterator[None]:
         raise DataError(f"{path} cannot be read ({error}); unpack it") from error
 
 
-def extract_zip_member(source: Source, member: ZipMember) -> Iterator[Extract | BadRecord]:
-    """The documents of a member. Raises DataError if it is an archive or damaged."""
+def extract_zip_member(
+    source: Source, member: ZipMember, folder: Path
+) -> Iterator[Extract | BadRecord]:
+    """The documents of a member; folder: in which it is unpacked.
+
+    Raises DataError if it is an archive or damaged.
+    """
     info = member.info
     name = shown_name(info.filename)
     where = f"{source.name}/{name}"
@@ -143,10 +152,7 @@ def extract_zip_member(source: Source, member: ZipMember) -> Iterator[Extract | 
         return
     # As if it were not packed, if there is nothing else.
     reason = "" if member.is_alone else why_not_text(info.filename)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "member")
-        with _naming(source.path), member.archive.open(info) as content, path.open("wb") as file:
-            shutil.copyfileobj(content, file)
+    with _unpacked(source, member, folder) as path:
         try:
             found = sniff(
                 path, source.corpus, name, text_field=source.text_field,
@@ -174,12 +180,28 @@ def extract_zip_member(source: Source, member: ZipMember) -> Iterator[Extract | 
             raise DataError(str(error).replace(str(path), f"{source.path}: {name}")) from error
 
 
+@contextmanager
+def _unpacked(source: Source, member: ZipMember, folder: Path) -> Iterator[Path]:
+    """A member as a file, which the next run removes if this process is killed."""
+    path = temporary_path(folder / "member")
+    try:
+        with _naming(source.path), member.archive.open(member.info) as content:
+            try:
+                with path.open("wb") as file:
+                    shutil.copyfileobj(content, file)
+            except OSError as error:
+                size = member.info.file_size
+                raise DataError(why_not_written(path, error, size)) from error
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
 def _documents(found: Source, name: str, where: str) -> Iterator[Extract | BadRecord]:
     """The documents of an unpacked member; where: it, in messages. Raises DataError if it is an
     archive or damaged."""
     if found.format == "html":
-        for _, page in find_html(found, (0, 0)):
-            yield from extract_html(found, page)
+        yield from read_html(found)
         return
     if found.format in ("tar", "zip", "warc", "mediawiki"):
         raise DataError(

@@ -3,8 +3,7 @@
 import bz2
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,12 @@ from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents import unchanged
 from pipeline.ingest.documents.parquet import extraction_content
 from pipeline.ingest.documents.records import FoundAs, PieceReading, Source
-from pipeline.ingest.extraction import places, units
+from pipeline.ingest.extraction import formats
 from pipeline.ingest.extraction.extract import extract
-from pipeline.ingest.extraction.unit_files import write_unit
 from pipeline.remote.kept_lists import PublishedFile
 from tests.golden.formats import zipped
 from tests.pipeline.data.small_shards import flip
 from tests.pipeline.ingest.dump import dump, page
-from tests.pipeline.ingest.extraction.test_extract import stopping_after
 from tests.pipeline.ingest.files import put
 from tests.pipeline.ingest.tars import tar
 from tests.pipeline.ingest.web_archive import articles, members
@@ -139,17 +136,19 @@ def test_a_file_that_changes_while_it_is_extracted(
     path = given(name)
     file = middle(path)
     before = file.read_bytes()
-    format = units.FORMATS[found(path)[0].format]
+    format = formats.FORMATS[found(path)[0].format]
+    assert isinstance(format, formats.SlowFormat)
 
-    def extract_and_change(source: Source, raw: Any) -> Iterator[Any]:
-        yield from format.extract(source, raw)
-        if file.read_bytes() == before:
-            file.write_bytes(before[: len(before) // 2]) if is_cut else edit(file)
-            os.utime(file, ns=(0, 7))
+    def read_and_change(source: Source, folder: Path) -> Iterator[Any]:
+        for record in format.read(source, folder):
+            yield record
+            if file.read_bytes() == before:
+                file.write_bytes(before[: len(before) // 2]) if is_cut else edit(file)
+                os.utime(file, ns=(0, 7))
 
     with monkeypatch.context() as patch:
-        changing = replace(format, extract=extract_and_change)
-        patch.setitem(units.FORMATS, found(path)[0].format, changing)
+        changing = replace(format, read=read_and_change)
+        patch.setitem(formats.FORMATS, found(path)[0].format, changing)
         with pytest.raises(DataError, match=f"{file} changed while it was read"):
             extracted(path)
     assert not [*path.parent.parent.glob("documents/[!.]*")]
@@ -164,7 +163,7 @@ def test_a_file_whose_start_changes_before_it_is_extracted(given: Given, name: s
     file = middle(path)
     before = file.read_bytes()
 
-    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, None]]:
+    def run(stage: Stage[AnyTask], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         file.write_bytes(before[:9] + bytes([before[9] ^ 32]) + before[10:])
         os.utime(file, ns=(0, 7))
         yield from local_executor(1).runner(stage, tasks)
@@ -174,58 +173,6 @@ def test_a_file_whose_start_changes_before_it_is_extracted(given: Given, name: s
     assert not [*path.parent.parent.glob("documents/[!.]*")]
     file.write_bytes(before)
     assert extracted(path)
-
-
-@pytest.mark.parametrize("name", ["dump.xml", "texts.tar"])
-@pytest.mark.parametrize("is_other", [True, False])
-def test_units_of_a_file_that_changed_before_the_others_were_extracted(
-    given: Given, name: str, is_other: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are extracted again if the content is another, and kept if only the date is."""
-    path = given(name)
-
-    def stopped(after: int) -> dict[str, int]:
-        """The units that are there when a run was stopped, and when they were written."""
-        with pytest.raises(KeyboardInterrupt):
-            extracted(path, stopping_after(after, []))
-        written = path.parent.parent.glob("documents/.*.parquet")
-        return {unit.name: unit.stat().st_mtime_ns for unit in written}
-
-    with monkeypatch.context() as patch:
-        patch.setattr(places, "BLOCK_BYTES", 1000)
-        patch.setattr(units, "PLAIN_UNIT_BYTES", 4000)
-        patch.setattr(units, "TAR_UNIT_BYTES", 4000)
-        kept = stopped(3)
-        assert len(kept) == 3
-        if is_other:
-            rewrite(path)
-        else:
-            os.utime(path, ns=(0, 7))
-        assert stopped(0) == ({} if is_other else kept)
-        made = Path(extracted(path).path)
-    whole = made.read_bytes()
-    made.unlink()
-    assert Path(extracted(path).path).read_bytes() == whole
-
-
-def test_a_file_that_is_replaced_between_two_units(
-    given: Given, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What an open file would still give is not taken for the new file's text."""
-    monkeypatch.setattr(units, "TAR_UNIT_BYTES", 4000)
-    path, done = given("texts.tar"), []
-
-    def replacing(*arguments: Any) -> None:
-        if len(done) == 2:
-            new = path.with_suffix(".new")
-            shutil.copy(path, new)
-            rewrite(new)
-            new.rename(path)
-        done.append(write_unit(*arguments))
-
-    monkeypatch.setattr("pipeline.ingest.extraction.extract.write_unit", replacing)
-    texts = pq.read_table(extracted(path).path)["text"].to_pylist()
-    assert {text[:4] for text in texts} == {"Next"}
 
 
 def test_copies_of_published_files(given: Given, tmp_path: Path) -> None:

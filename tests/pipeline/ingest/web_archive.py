@@ -4,7 +4,7 @@ import gzip
 from collections.abc import Iterable, Iterator
 
 from pipeline.ingest.documents.records import BadRecord, Extract, Source
-from pipeline.ingest.extraction.units import format_of
+from pipeline.ingest.extraction.formats import format_of
 from pipeline.ingest.extraction.web_pages import without_repeats
 
 NAVIGATION = "".join(

@@ -30,11 +30,10 @@ from pipeline.data.shards.shard_assembly import SHARD_BYTES
 from pipeline.data.text.text_tasks import cut_tasks
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
-from pipeline.ingest.extraction import units
 from pipeline.ingest.extraction.extract import extract
 from tests.golden.formats import separated, stories
 from tests.pipeline.costs.preparation.test_raw_sample import texts
-from tests.pipeline.ingest.dump import dump, page
+from tests.pipeline.ingest.web_archive import articles
 from tests.pipeline.preparing import Call, Prepare, write_jsonl
 
 SetFree = Callable[[float], None]
@@ -66,9 +65,9 @@ def news(tmp_path: Path) -> Path:
 
 
 def test_the_peak_of_each_disk(tmp_path: Path, set_free: SetFree) -> None:
-    """Copies and units are gone before shards are written."""
+    """Copies and waiting documents are gone before shards are written."""
     set_free(30e6)
-    use = DiskUse(copies=8e6, kept=1e6, documents=10e6, units=4e6, shards=20e6)
+    use = DiskUse(copies=8e6, kept=1e6, documents=10e6, waiting=4e6, shards=20e6)
     here, there = tmp_path / "out", Path("/dev/shm/not there")
     assert [(peak.place, peak.needed) for peak in peaks(use, here)] == [(tmp_path, 31e6)]
     assert [(peak.place, peak.needed) for peak in peaks(use, there)] == [
@@ -77,7 +76,7 @@ def test_the_peak_of_each_disk(tmp_path: Path, set_free: SetFree) -> None:
     require_fit_on_disks(use, there)
     assert describe_disks(use, there, tight=True) == []
     (line,) = describe_disks(use, here)
-    parts = "files 9.0 MB, documents 10.0 MB, units that wait 4.0 MB, shards 20.0 MB)"
+    parts = "files 9.0 MB, documents 10.0 MB, documents that wait 4.0 MB, shards 20.0 MB)"
     assert line.startswith("disk: about 31.0 MB at the peak (copies of published ")
     assert line.endswith(f"{parts}, 0.03 GB free on the disk of {tmp_path}: not enough")
     said = f"disk of {tmp_path}: .* 31.0 MB .*{re.escape(parts)}, and 30.0 MB"
@@ -86,25 +85,17 @@ def test_the_peak_of_each_disk(tmp_path: Path, set_free: SetFree) -> None:
     assert not peaks(DiskUse(), here)
 
 
-def test_units_wait_in_one_file_for_each_worker(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And units that exist, of a command that was killed, are not written again."""
-    monkeypatch.setattr(units, "PLAIN_UNIT_BYTES", 1000)
+def test_documents_wait_in_one_file_for_each_worker(root: Path, tmp_path: Path) -> None:
     for number, size in enumerate((10, 20, 30)):
-        tales = [page(n, f"Tale {n}", "A duck. " * 100) for n in range(size)]
-        (tmp_path / f"{number}.xml").write_bytes(dump(tales))
-    (tmp_path / "3.csv").write_text("id,text\n1,One file from one unit.\n")
-    _, sources = corpus_sources("mine", [str(tmp_path / f"{n}") for n in ("*.xml", "3.csv")])
+        (tmp_path / f"{number}.warc").write_bytes(b"".join(articles(size)))
+    (tmp_path / "3.csv").write_text("id,text\n1,One file that is written once.\n")
+    _, sources = corpus_sources("mine", [str(tmp_path / f"{n}") for n in ("*.warc", "3.csv")])
     size = sum(source.size for source in sources)
     found = [disk_use({"mine": estimate(size / 2, 7)}, sources, workers, 0) for workers in (1, 2)]
     assert [use.documents for use in found] == [size / 2] * 2
     largest = sorted(source.size / 2 for source in sources)[-2:]
-    assert [use.units for use in found] == [pytest.approx(largest[1]), pytest.approx(sum(largest))]
-    (root / "documents").mkdir(parents=True)
-    (root / "documents" / ".0.xml-abc.0-1000.parquet").write_bytes(b"x" * 100)
-    use = disk_use({"mine": estimate(500, 7)}, sources, 1, 5)
-    assert (use.documents, use.shards) == (400, 2)
+    waiting = [use.waiting for use in found]
+    assert waiting == [pytest.approx(largest[1]), pytest.approx(sum(largest))]
 
 
 def test_each_worker_has_a_shard_in_pieces() -> None:

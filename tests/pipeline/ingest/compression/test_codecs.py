@@ -18,7 +18,7 @@ from pipeline.ingest.compression import codecs
 from pipeline.ingest.compression.codecs import Compression, compression_of, sniff_compression
 from pipeline.ingest.documents.byte_blocks import read_blocks
 from pipeline.ingest.documents.read import is_readable
-from pipeline.ingest.extraction.units import format_of
+from pipeline.ingest.extraction.formats import format_of
 from tests.pipeline.ingest.compression.compressed_files import PACK, SKIPPABLE, cases
 from tests.pipeline.ingest.dump import dump
 from tests.pipeline.ingest.dump import page as wiki_page

@@ -13,7 +13,7 @@ from pipeline.base.errors import DataError
 from pipeline.ingest.documents import sniff as module
 from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.sniff import read_head, sniff
-from pipeline.ingest.extraction.units import stream
+from pipeline.ingest.extraction.formats import stream
 from tests.pipeline.ingest.documents.raw_files import COMPRESS, LINES, in_blocks, records, source
 from tests.pipeline.ingest.files import bad_of, put, sniffed, texts_of
 from tests.pipeline.ingest.tars import tar

@@ -13,7 +13,7 @@ from pipeline.ingest.documents import read as documents_read
 from pipeline.ingest.documents.read import cut
 from pipeline.ingest.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
 from pipeline.ingest.documents.sniff import sniff
-from pipeline.ingest.extraction import document_tables, units
+from pipeline.ingest.extraction import document_tables
 from pipeline.ingest.extraction.document_tables import (
     EXTRACTION_COLUMNS,
     extract_tables,
@@ -21,7 +21,7 @@ from pipeline.ingest.extraction.document_tables import (
     regrouped,
 )
 from pipeline.ingest.extraction.extract import extract
-from pipeline.ingest.extraction.units import is_extracted
+from pipeline.ingest.extraction.formats import is_extracted
 from tests.pipeline.ingest.documents.test_books import NEW
 from tests.pipeline.ingest.files import bad_of, good_of, put, read_all, sniffed, texts_of
 from tests.pipeline.ingest.tars import extracted
@@ -53,7 +53,6 @@ FILES: dict[str, tuple[str, bytes, dict[str, object]]] = {
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(units, "PLAIN_UNIT_BYTES", 400)
     monkeypatch.setattr(document_tables, "GROUP_BYTES", 500)
 
 

@@ -1,14 +1,14 @@
 """Dumps are read once: by processes on one machine, or parts of an array."""
 
 import bz2
-import functools
-import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,16 +18,13 @@ from pipeline.execution.ledger import lock_of
 from pipeline.execution.workers import AnyTask, Executor, Stage, local_executor
 from pipeline.ingest.corpora.published_dumps import Selected
 from pipeline.ingest.documents.records import EXTRACTED, BadRecord, Dropped, Extract, Record, Source
-from pipeline.ingest.documents.unchanged import RawContent
 from pipeline.ingest.extraction import extract as extraction
-from pipeline.ingest.extraction import places, unit_files, units
 from pipeline.ingest.extraction.extract import extract
-from pipeline.ingest.extraction.units import FORMATS, SlowFormat, cut_units
+from pipeline.ingest.extraction.formats import FORMATS, SlowFormat
 from tests.pipeline.ingest.dump import large_dump, small_dump
 from tests.pipeline.ingest.files import put, read_all, sniffed
 from tests.pipeline.ingest.tars import extracted
-from tests.pipeline.ingest.web_archive import page as web_page
-from tests.pipeline.preparing import Prepare, wait_until
+from tests.pipeline.preparing import Prepare
 from tests.pipeline.remote.publishers import Publisher
 from tests.temporaries import temporary_of_the_dead
 
@@ -72,9 +69,12 @@ def test_a_file_is_the_same_through_another_folder(tmp_path: Path) -> None:
 def test_every_record_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(tmp_path / "small.xml", small_dump())
     kept = Extract("1", "http://a.org/1", "One", "Text.", "", "2016", "en", "a.org", 10)
-    records = [kept, replace(kept, text="", dropped="redirect"), BadRecord("small.xml:3", "torn")]
-    found = [((number, 0), record) for number, record in enumerate(records)]
-    format = SlowFormat(lambda source, start: iter(found), lambda source, raw: [raw], 1, ())
+    records: list[Extract | BadRecord] = [
+        kept,
+        replace(kept, text="", dropped="redirect"),
+        BadRecord("small.xml:3", "torn"),
+    ]
+    format = SlowFormat(lambda source, folder: iter(records), 1)
     monkeypatch.setitem(FORMATS, "mediawiki", format)
     made = extracted(path, tmp_path / "documents")
     assert read_all(made) == [
@@ -85,54 +85,40 @@ def test_every_record_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert extracted(path, tmp_path / "documents").path != made.path
 
 
-@pytest.fixture
-def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "BLOCK_BYTES", 2000)
-    monkeypatch.setattr(units, "PLAIN_UNIT_BYTES", 10_000)
-
-
 def stopping_after(count: int, done: list[str]) -> Executor:
     """An executor that is killed when it has done `count` tasks; `done` gets their names."""
 
-    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, None]]:
+    def run(stage: Stage[AnyTask], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
         do_task = stage.start()
         for task in tasks:
-            if task.marker and len(done) == count:
+            if len(done) == count:
                 raise KeyboardInterrupt
-            do_task(task)
-            done.extend([task.marker] if task.marker else [])
-            yield task, None
+            result = do_task(task)
+            done.append(task.name)
+            yield task, result
 
     return Executor(run)
 
 
-@pytest.mark.usefixtures("small_units")
-def test_a_file_is_extracted_in_units_that_a_kill_keeps(tmp_path: Path) -> None:
-    path = large_dump(tmp_path / "pages.xml", 120)
-    whole = extracted(path, tmp_path / "whole")
+def test_a_kill_repeats_one_file(tmp_path: Path) -> None:
+    paths = [large_dump(tmp_path / f"{name}.xml", 30) for name in "abc"]
     documents, done = tmp_path / "documents", list[str]()
-    for count in (2, 3, 6):
-        with pytest.raises(KeyboardInterrupt):
-            extract(sources(path), documents, stopping_after(count, done))
-        assert not [*documents.glob("[!.]*.parquet")]
-    made = extracted(path, documents, stopping_after(99, done))
-    assert len(done) == len(set(done)) == len(cut_units(sources(path)[0])) + 1 > 5
-    assert Path(made.path).read_bytes() == Path(whole.path).read_bytes()
-    left, stem = {entry.name for entry in documents.iterdir()}, Path(made.path).stem
-    assert left == {f"{stem}.parquet", f".{stem}.lock", f".{stem}.content.json"}
+    with pytest.raises(KeyboardInterrupt):
+        extract(sources(*paths), documents, stopping_after(2, done))
+    assert len([*documents.glob("*.parquet")]) == 2
+    extract(sources(*paths), documents, stopping_after(9, done))
+    assert sorted(done) == ["extract a.xml", "extract b.xml", "extract c.xml"]
+    assert {path.suffix for path in documents.iterdir()} == {".parquet", ".json"}
 
 
-@pytest.mark.usefixtures("small_units")
-def test_parts_of_an_array_start_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_an_array_start_with_their_share(tmp_path: Path) -> None:
     paths = [large_dump(tmp_path / f"{name}.xml", 60) for name in "ab"]
-    first, second = list[str](), list[str]()
     documents = tmp_path / "documents"
-    for part, done in (((1, 2), first), ((2, 2), second)):
-        with pytest.raises(KeyboardInterrupt):
-            extract(sources(*paths), documents, stopping_after(2, done), part)
-    assert all(name.startswith(".a.xml") for name in first)
-    assert all(name.startswith(".b.xml") for name in second)
-    monkeypatch.setattr(extraction, "_GROUP_BYTES", 1000)
+    for part, name in (((1, 2), "a"), ((2, 2), "b")):
+        done: list[str] = []
+        with suppress(KeyboardInterrupt):
+            extract(sources(*paths), documents, stopping_after(1, done), part)
+        assert done == [f"extract {name}.xml"]
     made = extract(sources(*paths), documents, local_executor(1), (2, 2))
     assert [Path(source.path).exists() for source in made] == [True, True]
 
@@ -150,131 +136,74 @@ def one_file(server: Publisher, tmp_path: Path) -> Publisher:
     return server
 
 
-def in_small_units(
-    start: Callable[[], Callable[[AnyTask], None]], log: Path
-) -> Callable[[AnyTask], None]:
-    """Prepares a worker to log its process and the place of each unit.
-
-    Workers begin together: alone, one could do all units before the other has started.
-    """
-
-    def note(what: object) -> None:
-        with log.open("a") as file:
-            file.write(f"{os.getpid()} {what}\n")
-
-    def write_and_note(unit: units.Unit, begin: places.Place, path: Path) -> None:
-        wait_until(lambda: log.read_text().count("started") > 1)
-        write(unit, begin, path)
-        time.sleep(0.05)
-        note(unit.start)
-
-    units.UNIT_BYTES = 3000
-    write = unit_files.write_unit
-    unit_files.write_unit = extraction.write_unit = write_and_note
-    note("started")
-    return start()
-
-
 @pytest.mark.usefixtures("quick_workers")
 def test_two_workers_share_a_published_file(
     one_file: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both extract units; the file is fetched once, and no copy stays."""
+    """Both extract pages; the file is fetched once, and no copy stays."""
     selected = Selected(dump=DUMP, mirrors=[one_file.address])
     [source] = selected.sources(tmp_path / "downloads")["wikipedia"]
     [alone] = extract([source], tmp_path / "alone", local_executor(1))
     asked = len(one_file.gets())
-    monkeypatch.setattr(units, "UNIT_BYTES", 3000)
-    log, documents = tmp_path / "log", tmp_path / "documents"
+    monkeypatch.setattr(extraction, "SHARED_DUMP_BYTES", 1000)
+    monkeypatch.setattr(extraction, "_BATCH_CHARACTERS", 5000)
+    batches: list[str] = []
 
-    def run(stage: Stage[AnyTask], tasks: list[AnyTask]) -> Iterator[tuple[AnyTask, None]]:
-        start = functools.partial(in_small_units, stage.start, log)
-        yield from local_executor(2).runner(replace(stage, start=start), tasks)
+    def run(stage: Stage[AnyTask], tasks: Iterable[AnyTask]) -> Iterator[tuple[AnyTask, Any]]:
+        for task, result in local_executor(2).runner(stage, tasks):
+            batches.append(task.name)
+            yield task, result
 
+    documents = tmp_path / "documents"
     [made] = extract([source], documents, Executor(run))
-    lines = [line.split() for line in log.read_text().splitlines()]
-    done = [(process, start) for process, start in lines if start != "started"]
-    assert str(os.getpid()) not in {process for process, _ in lines}
-    assert len({process for process, _ in done}) == 2, "both"
-    starts = {start for _, start in done}
-    assert len(done) == len(starts) == len(cut_units(source)) >= 8, "each once"
-    assert Path(made.path).read_bytes() == Path(alone.path).read_bytes()
+    assert len(batches) > 5 and all(name.startswith("pages") for name in batches)
+    tables = [pq.read_table(each.path) for each in (made, alone)]
+    assert tables[0].equals(tables[1]) and tables[0].num_rows >= PAGES
+    assert Path(made.path).name == Path(alone.path).name
     assert len(one_file.gets()) == asked + 1
     assert not [*(tmp_path / "downloads").rglob("*.bz2*.copy")]
-    assert {entry.suffix for entry in documents.iterdir()} == {".parquet", ".lock", ".json"}
-    assert len([*documents.iterdir()]) == 3
 
 
-def test_a_part_helps_with_the_file_that_another_part_makes(
-    one_file: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(units, "UNIT_BYTES", 3000)
-    [source] = Selected(dump=DUMP, mirrors=[one_file.address]).sources(tmp_path)["wikipedia"]
-    documents = tmp_path / "documents"
-    documents.mkdir()
-    target = extraction._task(source, documents).target
-    count = len(cut_units(source))
-    is_made = threading.Event()
-
-    def make_it() -> None:
-        with one_at_a_time(lock_of(target)):
-            is_locked.set()
-            while len([*documents.glob(".*[0-9].parquet")]) < count and not is_over.wait(0.01):
-                pass
-            is_made.set()
-
-    is_locked, is_over = threading.Event(), threading.Event()
-    other = threading.Thread(target=make_it)
-    other.start()
-    is_locked.wait(10)
-    timer = threading.Timer(60, is_over.set)
-    timer.start()
-    [made] = extract([source], documents, local_executor(1), (2, 2))
-    assert is_made.is_set() and not is_over.is_set()
-    timer.cancel()
-    other.join()
-    assert Path(made.path).exists()
-    assert len([*documents.iterdir()]) == 3
+def test_batches_are_written_in_order() -> None:
+    batches = [extraction._Batch(number, 0, []) for number in range(4)]
+    results = [(batches[number], pa.table({"a": [number]})) for number in (2, 0, 3, 1)]
+    assert [table["a"][0].as_py() for table in extraction._in_order(results)] == [0, 1, 2, 3]
 
 
-def test_only_temporary_files_of_the_dead_are_removed(
+def test_a_part_leaves_the_dump_that_another_part_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(extraction, "SHARED_DUMP_BYTES", 1000)
+    documents = tmp_path / "documents"
+    [source] = sources(large_dump(tmp_path / "a.xml", 20))
+    documents.mkdir()
+    task = extraction._task(source, documents)
+    is_locked, is_over = threading.Event(), threading.Event()
+
+    def hold_it() -> None:
+        with one_at_a_time(lock_of(task.target)):
+            is_locked.set()
+            is_over.wait(60)
+
+    other = threading.Thread(target=hold_it)
+    other.start()
+    is_locked.wait(10)
+    extraction._share_dump(task, local_executor(1))
+    assert not task.target.exists()
+    is_over.set()
+    other.join()
+    extraction._share_dump(task, local_executor(1))
+    assert task.target.exists()
+
+
+def test_only_temporary_files_of_the_dead_are_removed(tmp_path: Path) -> None:
     path, documents = large_dump(tmp_path / "pages.xml", 2), tmp_path / "documents"
     documents.mkdir()
     now = temporary_path(documents / "now-1.parquet")
-    for left in (temporary_of_the_dead(documents / ".old-12.0-99.parquet"), now):
+    for left in (temporary_of_the_dead(documents / "old-12.parquet"), now):
         left.write_bytes(b"half")
     extracted(path, documents)
     assert [*documents.glob(".*.tmp")] == [now], "this process may be writing it"
-    # HTML files are one unit, which is written with its file, while another process starts
-    path, documents = put(tmp_path / "a.html", web_page("Story")), tmp_path / "live"
-    write = unit_files.write_unit
-
-    def write_and_start(unit: units.Unit, start: places.Place, path: Path) -> None:
-        write(unit, start, path)
-        extracted(large_dump(tmp_path / "new.xml", 2), documents)
-
-    monkeypatch.setattr(unit_files, "write_unit", write_and_start)
-    made = extracted(path, documents)
-    assert made.name == "a.html" and Path(made.path).exists()
-    assert not [*documents.glob("*.tmp"), *documents.glob("..*")]
-
-
-@pytest.mark.usefixtures("small_units")
-def test_units_that_others_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process may put the file together while this one looks at the units."""
-    path, documents = large_dump(tmp_path / "pages.xml", 60), tmp_path / "documents"
-    with pytest.raises(KeyboardInterrupt):
-        extract(sources(path), documents, stopping_after(2, []))
-    is_unit_of = extraction.is_unit_of
-
-    def when_it_is_gone(content: RawContent, unit: Path) -> bool:
-        unit.unlink(missing_ok=True)
-        return is_unit_of(content, unit)
-
-    monkeypatch.setattr(extraction, "is_unit_of", when_it_is_gone)
-    assert Path(extracted(path, documents).path).exists()
 
 
 def test_a_damaged_dump_leaves_no_file_and_an_estimate_writes_nothing(

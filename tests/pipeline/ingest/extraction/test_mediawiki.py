@@ -10,11 +10,8 @@ import pytest
 from pipeline.base.errors import DataError
 from pipeline.ingest.documents import time_limit
 from pipeline.ingest.documents.records import Extract
-from pipeline.ingest.extraction import mediawiki, places
-from pipeline.ingest.extraction.mediawiki import extract_page, find_pages
-from pipeline.ingest.extraction.places import START
-from pipeline.ingest.extraction.units import format_of
-from pipeline.ingest.wikitext.wiki import Wiki
+from pipeline.ingest.extraction import mediawiki
+from pipeline.ingest.extraction.formats import format_of
 from tests.pipeline.ingest.dump import PROSE, dump, page, small_dump
 from tests.pipeline.ingest.files import sniffed
 
@@ -119,18 +116,3 @@ def test_the_dump_names_its_namespaces_or_its_language_does(tmp_path: Path) -> N
     [known] = articles(tmp_path, content)
     [unknown] = articles(tmp_path, content.replace(b' xml:lang="ru"', b""))
     assert known.text == unknown.text == "Омск\n\nГород Омск. слушать CSI: Омск -{A}-"
-
-
-def test_every_place_knows_the_wiki(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that starts in the middle reads the head of the file first."""
-    monkeypatch.setattr(places, "BLOCK_BYTES", 1000)
-    pages = [page(number, f"T{number}", TOWN) for number in range(40)]
-    content = dump(pages, "zh", namespaces=RUSSIAN)
-    source = sniffed(tmp_path / "dump", content)
-    whole = [*find_pages(source, START)]
-    late = [*find_pages(source, (source.size // 2, 0))]
-    assert 0 < len(late) < len(whole) == 40
-    wiki = Wiki("https://zh.wikipedia.org/wiki", "zh", RUSSIAN)
-    assert {raw.wiki for _, raw in whole + late} == {wiki}
-    [text] = {one.text.partition("\n\n")[2] for _, raw in late for one in extract_page(source, raw)}
-    assert text == "Город Омск. мини слушать CSI: Омск A"

@@ -7,7 +7,6 @@ import tarfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,16 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.base.errors import DataError
-from pipeline.config.settings import fingerprint
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.compression import codecs
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents import byte_blocks
-from pipeline.ingest.documents.parquet import CONTENT_MARK, EXTRACTION_MARK, extraction_mark
-from pipeline.ingest.documents.read import file_identity
 from pipeline.ingest.documents.records import BadRecord, Dropped, Extract, Record, Source
-from pipeline.ingest.extraction import tar_archives, units
-from pipeline.ingest.extraction.document_tables import SCHEMA, extract_tables
+from pipeline.ingest.extraction import formats, tar_archives
 from pipeline.ingest.extraction.extract import extract
 from tests.pipeline.ingest.compression.compressed_files import PACK
 from tests.pipeline.ingest.dump import small_dump
@@ -47,7 +42,7 @@ def published(subsets: Iterable[Content]) -> bytes:
 def records(path: Path) -> list[Extract | BadRecord]:
     source = sniffed(path)
     assert source.format == "tar"
-    return [*units.format_of(source).begin(source)]
+    return [*formats.format_of(source).begin(source)]
 
 
 def texts(path: Path) -> dict[str, str]:
@@ -289,40 +284,3 @@ PLAIN = PAGES | {
     "a.txt": b"\xff\xfe\xfd", "b": b" \n", "c:5": b"\xff", "d": b'{"text": 1}',
     "e": b"< 5 is <b>not</b> markup", "f": b"<p>A paragraph.</p>",
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("unit", [20_000, 1 << 20])
-def test_texts_keep_their_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: int) -> None:
-    """Neither depends on the reader of markup in archives."""
-    monkeypatch.setattr(units, "TAR_UNIT_BYTES", unit)
-    path = put(tmp_path / "plain.tar", tar(PLAIN))
-    made = extracted(path, tmp_path / "out")
-    assert extraction_mark(made.path) == "63f3213f2e5f3e93"
-    assert fingerprint({"f": file_identity(made)}) == "674262aabf98fb7c"
-    assert "63f3213f2e5f3e93" not in made.path, "is extracted again"
-    (table,) = extract_tables(records(path))
-    content = pq.read_schema(made.path).metadata[CONTENT_MARK].decode()
-    schema = SCHEMA.with_metadata({EXTRACTION_MARK: "63f3213f2e5f3e93", CONTENT_MARK: content})
-    repeated = ["dropped", "bad", "language", "domain", "noted", "file"]
-    with pq.ParquetWriter(
-        tmp_path / "expected", schema, compression="zstd", use_dictionary=repeated,
-        write_statistics=False,
-    ) as writer:  # fmt: skip
-        writer.write_table(table)
-    assert Path(made.path).read_bytes() == (tmp_path / "expected").read_bytes()
-
-
-def test_markup_is_in_the_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    contents = {"texts.tar": {"a.txt": b"One."}, "pages.tar": {"a.html": page("One").encode()}}
-    paths = [put(tmp_path / name, tar(content)) for name, content in contents.items()]
-
-    def marks() -> list[str]:
-        return [extraction_mark(extracted(path, tmp_path / "out").path) for path in paths]
-
-    before = marks()
-    format = units.FORMATS["tar"]
-    assert isinstance(format, units.SlowFormat) and format.markup
-    other = replace(format, markup=replace(format.markup, codes=(1, 2, 3)))
-    monkeypatch.setitem(units.FORMATS, "tar", other)
-    after = marks()
-    assert after[0] == before[0] and after[1] != before[1]

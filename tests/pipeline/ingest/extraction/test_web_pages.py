@@ -16,7 +16,7 @@ from pipeline.ingest.documents import time_limit
 from pipeline.ingest.documents.records import BadRecord, Extract, Source
 from pipeline.ingest.encodings.utf import OVERRULED
 from pipeline.ingest.extraction.extract import extract
-from pipeline.ingest.extraction.units import format_of
+from pipeline.ingest.extraction.formats import format_of
 from pipeline.ingest.extraction.web_pages import PAGES_WITH_LINE
 from pipeline.recipes import recipe
 from tests.pipeline.ingest.files import sniffed, texts_of

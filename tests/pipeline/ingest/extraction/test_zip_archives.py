@@ -1,7 +1,11 @@
 """Zip archives: files of every format in them, and hostile ones."""
 
+import errno
+import shutil
+import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,12 +15,14 @@ from pipeline.base.errors import DataError
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.ingest.documents.records import BadRecord, Extract, PlainText
+from pipeline.ingest.extraction import zip_archives
 from pipeline.ingest.extraction.extract import extract
-from pipeline.ingest.extraction.places import START
-from pipeline.ingest.extraction.units import FORMATS, cut_units
+from pipeline.ingest.extraction.formats import format_of
 from tests.pipeline.ingest.documents.raw_files import parquet
-from tests.pipeline.ingest.files import bad_of, sniffed, texts_of
+from tests.pipeline.ingest.files import bad_of, put, sniffed, texts_of
+from tests.pipeline.ingest.tars import extracted
 from tests.pipeline.ingest.web_archive import page
+from tests.temporaries import temporary_of_the_dead
 
 
 def archive(path: Path, files: dict[str, bytes | str], **options: int) -> Path:
@@ -28,9 +34,8 @@ def archive(path: Path, files: dict[str, bytes | str], **options: int) -> Path:
 
 def read(path: Path, plain_text: PlainText = "blank_lines") -> list[Extract | BadRecord]:
     source = sniffed(path, plain_text=plain_text)
-    assert source.format == "zip" and len(cut_units(source)) == 1
-    format = FORMATS["zip"]
-    return [item for _, raw in format.find(source, START) for item in format.extract(source, raw)]
+    assert source.format == "zip"
+    return [*format_of(source).begin(source)]  # type: ignore[union-attr]
 
 
 def texts(path: Path, plain_text: PlainText = "blank_lines") -> list[str]:
@@ -122,3 +127,35 @@ def test_an_archive_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(zipfile, "ZipFile", Counted)
     assert texts(path) == [f"Text {number}." for number in range(9)]
     assert len(opened) <= 2, "to be cut into units, and to be read"
+
+
+def test_members_are_unpacked_beside_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk is the one that is named, and the next run removes what a killed one left."""
+    path = archive(put(tmp_path / "in/a.zip"), {"a.jsonl": '{"text": "One."}\n', "b.txt": "Two."})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+    documents = tmp_path / "documents"
+    seen: list[set[str]] = []
+    cut = zip_archives.cut
+
+    def look(*arguments: Any) -> Any:
+        seen.append({entry.suffix for entry in documents.iterdir()})
+        return cut(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(zip_archives, "cut", look)
+        extracted(path, documents)
+    assert len(seen) == 2 and all(".tmp" in there for there in seen)
+    assert not [*documents.glob("*.tmp")]
+    left = temporary_of_the_dead(documents / "member")
+    left.write_bytes(b"half")
+    extracted(path, documents)
+    assert not left.exists()
+
+    def full(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    with pytest.raises(DataError, match=rf"cannot write {documents}2/.*No space left on device"):
+        extracted(path, tmp_path / "documents2")
