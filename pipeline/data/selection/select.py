@@ -28,6 +28,7 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from pipeline.base.errors import DataError
 from pipeline.base.files import make_directory, one_at_a_time, whole_file
@@ -203,14 +204,14 @@ def _write_decisions(
     """
     counts: Counter[str] = Counter()
     starts = [0, *ends]
-    first_dropped = _first_over_budget(selection, starts, roots)
+    over = _over_budget(selection, starts, roots)
     for survey, first in zip(selection.surveys, starts):
         path = _decisions(directory, survey.task)
         with (
             whole_file(path, lasting=False) as temporary,
             pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer,
         ):
-            for rows, numbers, clusters in _clustered(survey, first, roots):
+            for rows, numbers, clusters in _clustered(survey, first, roots, ["id", "dropped"]):
                 reasons = rows["dropped"].to_pylist()
                 for row in np.flatnonzero(clusters != numbers).tolist():
                     owner = selection.surveys[bisect_right(ends, clusters[row])].task.corpus
@@ -218,8 +219,8 @@ def _write_decisions(
                     if owner != survey.task.corpus:
                         reason += f" of one in {owner}"
                     reasons[row] = reason
-                if first_dropped is not None:
-                    for row in np.flatnonzero(rows["place"].to_numpy() >= first_dropped).tolist():
+                if over is not None:
+                    for row in np.flatnonzero(over[numbers]).tolist():
                         reasons[row] = reasons[row] or _OVER_BUDGET
                 counts.update(reason or "" for reason in reasons)
                 writer.write_table(_table(survey.task.corpus, rows["id"], reasons, clusters))
@@ -229,52 +230,49 @@ def _write_decisions(
     return counts
 
 
-def _first_over_budget(
+def _over_budget(
     selection: Selection, starts: list[int], roots: BinaryIO | None
-) -> np.uint64 | None:
-    """The place, see `survey.BUDGET`, of the first document that is over the budget of words, of
-    those that are left; None if none is, or there is no budget.
+) -> NDArray[np.bool_] | None:
+    """[documents] True for those over the budget of words, by their places, see `survey.BUDGET`;
+    dropped ones count no words. None if all are within the budget, or there is none.
 
-    starts: number of the first document of each survey. Memory: 32 bytes per document. Raises
-    DataError if the budget keeps none.
+    starts: number of the first document of each survey. Memory: 40 bytes per document. Raises
+    DataError if the budget keeps no document.
     """
     if not (most := selection.rules.most_words):
         return None
-    left = [
-        np.stack([rows[name].to_numpy() for name in BUDGET])[
-            :, (clusters == numbers) & rows["dropped"].is_null().to_numpy(zero_copy_only=False)
-        ]
-        for survey, first in zip(selection.surveys, starts)
-        for rows, numbers, clusters in _clustered(survey, first, roots)
-    ]
-    places, words = np.concatenate([np.zeros((2, 0), np.uint64), *left], axis=1)
+    found = [np.zeros((2, 0), np.uint64)]
+    for survey, first in zip(selection.surveys, starts):
+        for rows, numbers, clusters in _clustered(survey, first, roots, ["dropped", *BUDGET]):
+            left = (clusters == numbers) & rows["dropped"].is_null().to_numpy(zero_copy_only=False)
+            found.append(np.stack([rows["place"].to_numpy(), rows["words"].to_numpy() * left]))
+    places, words = np.concatenate(found, axis=1)
     order = np.argsort(places)
-    places, ends = places[order], np.cumsum(words[order])
-    total, kept = int(ends[-1]) if len(ends) else 0, int(np.searchsorted(ends, most, "right"))
-    if kept == len(ends):
+    ends = np.cumsum(words[order])  # words up to the end of each document, in the order of places
+    total = int(ends[-1]) if len(ends) else 0
+    if total <= most:
         print(f"selection: {total:,} words, within --most-words {most:,}", flush=True)
         return None
-    kept = int(np.searchsorted(places, places[kept]))  # equal texts have one place
-    if not kept:
+    first_over = order[np.searchsorted(ends, most, "right")]
+    over: NDArray[np.bool_] = places >= places[first_over]  # so equal texts share their fate
+    words_kept = int(words[~over].sum())
+    if not words_kept:
         raise DataError(
             f"--most-words {most:,} keeps no document: the first one by its hash has "
-            f"{int(ends[0]):,} words; give more, or shorter documents"
+            f"{int(words[first_over]):,} words; give more, or shorter documents"
         )
-    print(f"selection: keeps {int(ends[kept - 1]):,} of {total:,} words", flush=True)
-    first: np.uint64 = places[kept]
-    return first
+    print(f"selection: keeps {words_kept:,} of {total:,} words", flush=True)
+    return over
 
 
 def _clustered(
-    survey: SurveyTask, first: int, roots: BinaryIO | None
+    survey: SurveyTask, first: int, roots: BinaryIO | None, columns: list[str]
 ) -> Iterator[tuple[pa.RecordBatch, Numbers, Numbers]]:
-    """The rows of a survey without signatures, with the number of each document and of the first
-    one of its cluster; first: number of the first document; roots: as `_write_decisions` takes it.
-    """
+    """Some columns of a survey's rows, with the number of each document and of the first one of its
+    cluster; first: number of the first document; roots: as `_write_decisions` takes it."""
     if roots:
         roots.seek(first * np.dtype(np.uint32).itemsize)
     with pq.ParquetFile(survey.target, pre_buffer=False) as file:
-        columns = [name for name in ("id", "dropped", *BUDGET) if name in file.schema_arrow.names]
         for rows in file.iter_batches(columns=columns):
             numbers = np.arange(first, first + len(rows), dtype=np.uint32)
             yield rows, numbers, np.fromfile(roots, np.uint32, len(rows)) if roots else numbers
