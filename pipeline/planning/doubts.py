@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.base.durations import in_one_unit
-from pipeline.planning.phases import LATER_ORDER, Phase
+from pipeline.planning.phases import LATER_ORDER, Phase, words_read
 from pipeline.released.continued import MOST_CONTINUED_PASSES
 
 MOST_PASSES = 100.0
@@ -56,6 +56,7 @@ def doubts(phases: Sequence[Phase], machines: Machines, *, continued: bool = Fal
         *_about_data(phases, continued),
         *_about_repeats(phases),
         *_about_time(phases, machines),
+        *_about_marks(phases),
     ]
 
 
@@ -124,4 +125,18 @@ def _about_time(phases: Sequence[Phase], machines: Machines) -> list[str]:
     return [
         f"on {machines.words} a step takes at least {in_one_unit(step)}, the whole run "
         f"{in_one_unit(run)}; train on more or faster devices, or choose a smaller recipe"
+    ]
+
+
+def _about_marks(phases: Sequence[Phase]) -> list[str]:
+    """A warning if the run ends before it has read the words of `checkpoint.at_words`."""
+    last = phases[-1]
+    marks = last.run.checkpoint.word_marks()
+    if not marks or (words := words_read(phases, last.end)) is None or marks[-1] <= words:
+        return []
+    beyond = [f"{mark:,}" for mark in marks if mark > words]
+    named = ", ".join(beyond[:SHOWN]) + (" and more" if len(beyond) > SHOWN else "")
+    return [
+        f"the run reads {words:,} words, so there is no checkpoint at {named} of "
+        "checkpoint.at_words; its last step is saved anyway; give more steps, or lower the counts"
     ]

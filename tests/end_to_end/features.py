@@ -584,6 +584,7 @@ RUNS = [
         "--set checkpoint.at_words=400..900/400",
         ("out/checkpoints", "step-00000002"),
         ("out/checkpoints", "step-00000004"),
+        ("out/metrics.jsonl", "words", (1000, 1600)),
     ),
     row(
         "a curve of grammar",

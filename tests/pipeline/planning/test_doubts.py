@@ -2,8 +2,10 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+from pipeline.config.settings import override
 from pipeline.planning.doubts import Machines, doubts
 from pipeline.planning.mixtures import CorpusUse
+from pipeline.recipes import recipe
 
 SMALL: dict[str, Any] = {
     "sequences": 64, "train_sequences": 30_000, "epochs": 5.0, "step_flops": 7_000_000_000,
@@ -16,7 +18,7 @@ def part(begin: int, end: int, number: int = 1, **plan: Any) -> Any:
     """A phase with a plan."""
     return SimpleNamespace(
         begin=begin, end=end, number=number, order=512, plan=SimpleNamespace(**plan),
-        corpora_used=list[CorpusUse](),
+        corpora_used=list[CorpusUse](), run=recipe("roberta_tiny"),
     )  # fmt: skip
 
 
@@ -72,3 +74,19 @@ def test_a_mixture_that_repeats_a_corpus_more_than_ten_times() -> None:
     parts[0].corpora_used[1] = CorpusUse("sw", 10**4, 0.06, 400.0)
     [warning] = said(*parts)
     assert re.search(" 1 of 8 .* 44 times, by size 22.0 times: sw 400 times;", warning)
+
+
+def test_counts_of_words_that_the_run_does_not_reach() -> None:
+    """The first phase reads 1,000 words in 100 steps, the second one 2,000 in 50."""
+    phases = [part(0, 100, words=1000, **SMALL), part(100, 150, 2, words=2000, **SMALL)]
+
+    def warned(marks: str) -> list[str]:
+        phases[-1].run = override(phases[0].run, [f"checkpoint.at_words={marks}"])
+        return said(*phases)
+
+    assert warned("500 3e3") == []
+    [warning] = warned("500 3e3..9e3/1e3")
+    assert "reads 3,000 words, " in warning and " 4,000, 5,000, 6,000, 7,000, 8,000 and " in warning
+    assert " at 3,001 of checkpoint.at_words;" in warned("3001")[0]
+    phases[0].plan.words = 0  # shards of an older version: refused elsewhere
+    assert warned("3001") == []

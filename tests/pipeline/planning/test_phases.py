@@ -13,12 +13,20 @@ from pipeline.base.errors import ConfigError, DataError
 from pipeline.config import data_settings
 from pipeline.config.run import Run
 from pipeline.config.settings import from_dict, override, to_dict
-from pipeline.data.shards.manifest import VALIDATION
+from pipeline.data.shards.manifest import TRAIN, VALIDATION
 from pipeline.loading.compatibility import as_read, check_shards, runs_of
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.order import CYCLE
 from pipeline.planning.mixtures import corpus_of, mixture_weights
-from pipeline.planning.phases import LATER_ORDER, Phase, check_lengths, check_phases, make_phases
+from pipeline.planning.phases import (
+    LATER_ORDER,
+    Phase,
+    check_lengths,
+    check_phases,
+    make_phases,
+    steps_at_words,
+    words_read,
+)
 from pipeline.recipes import recipe
 from tests.pipeline.config.test_data_settings import LaterData
 from tests.pipeline.phase_data import drawn_anew, in_languages, of_corpus, of_rate
@@ -143,6 +151,46 @@ def test_stored_masks_belong_to_the_phase_of_their_rate(lesson: Path, tmp_path: 
         opened(changing(("data.masks.rate=0.3",)), lesson)
     with pytest.raises(DataError, match=r"rate=0\.3, .* 0\.15"):
         opened(changing(("encoder.dropout=0.1",)), lesson, other)
+
+
+def test_words_are_read_in_proportion_to_rows(lesson: Path, short: Path) -> None:
+    """Two passes read all words twice; the first phase reads its own directory's."""
+    rows, words = Dataset.open(lesson).rows, Dataset.open(lesson).manifest.words(TRAIN)
+    assert words is not None and words > 1000
+    run = override(TINY, [f"steps={2 * rows}", "batch.sequences=1", "phases=[]"])
+    phases = opened(run, lesson)
+    assert words_read(phases, run.steps) == 2 * words == phases[0].plan.words
+    assert words_read(phases, 0) == 0
+    assert words_read(phases, 1) == round(words / rows)
+    assert words_read(phases, rows) == words
+    marked = override(run, [f"checkpoint.at_words=1 {words} {2 * words} {2 * words + 1}"])
+    assert steps_at_words(marked, phases) == {1, rows, 2 * rows}, "the last one is not reached"
+    assert steps_at_words(run, phases) == frozenset()
+    first, last = opened(tiny("steps=12"), short, lesson)
+    assert words_read((first, last), 9) == first.plan.words > 0
+    assert words_read((first, last), 12) == first.plan.words + last.plan.words
+
+
+def test_a_growing_batch_reads_fewer_words_at_first(lesson: Path) -> None:
+    grows = ["batch.warmup_steps=8", "batch.first_sequences=2", "batch.sequences=10"]
+    phases = opened(override(TINY, ["steps=20", *grows]), lesson)
+    read = [words_read(phases, step) or 0 for step in range(21)]
+    assert read[-1] == phases[0].plan.words
+    assert 2 * read[4] < read[8] < read[-1] * 8 / 20
+    assert read[20] - read[12] == pytest.approx(2 * (read[12] - read[8]), abs=2)
+
+
+def test_words_are_unknown_for_shards_that_do_not_say(lesson: Path, tmp_path: Path) -> None:
+    shutil.copytree(lesson, tmp_path / "older")
+    manifest = json.loads((tmp_path / "older" / "manifest.json").read_bytes())
+    for about in manifest["corpora"].values():
+        about.pop("words")
+    (tmp_path / "older" / "manifest.json").write_text(json.dumps(manifest))
+    phases = opened(TINY, tmp_path / "older")
+    assert words_read(phases, 5) is None and phases[0].plan.words == 0
+    assert steps_at_words(TINY, phases) == frozenset()
+    with pytest.raises(DataError, match=r"^checkpoint\.at_words .* prepare the text again, or "):
+        steps_at_words(override(TINY, ["checkpoint.at_words=1e3"]), phases)
 
 
 def test_a_mixture_reads_corpora_by_their_weights(lesson: Path, tmp_path: Path) -> None:

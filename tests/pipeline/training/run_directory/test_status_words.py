@@ -62,6 +62,17 @@ def test_a_loss_that_is_not_finite_is_shown_with_its_step(run: Path) -> None:
     assert "nan" in tabulate_runs([status])[1].split()
 
 
+def test_words_read_stand_after_the_steps(run: Path) -> None:
+    assert read_status(run).progress.words is None, "shards of an older version"
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 30, "loss": 6.25, "words": 1234567}\n')
+        file.write('{"step": 30, "validation_loss": 6.5}\n')  # of a validation: no words
+    status = read_status(run)
+    assert status.progress.words == 1_234_567
+    (step,) = [line for line in describe_run(status) if line.startswith("  step")]
+    assert "30 of 4,000 (0.7 %), 1,234,567 words, loss 6.2500" in step
+
+
 def test_a_run_that_waits_names_the_queue(run: Path) -> None:
     """The files cannot tell whether the job was cancelled while it waited."""
     kept = (run / HISTORY).read_text().splitlines(keepends=True)[:2]
