@@ -127,7 +127,7 @@ def _check_changes(arm: Arm, steps: int) -> None:
     """Raises ConfigError for a setting that is the same in all runs, whatever an arm says."""
     fixed = {"seed": "--seeds N has its own for each run", "validation.every": "it is equal in all"}
     if steps:
-        fixed["steps"] = f"--train-steps {steps} has the steps of all arms"
+        fixed["steps"] = fixed["epochs"] = f"--train-steps {steps} has the steps of all arms"
     for change in arm.changes:
         name = change.partition("=")[0].strip()
         if name in fixed:
@@ -138,12 +138,12 @@ def _check_changes(arm: Arm, steps: int) -> None:
 
 def _made(arm: Arm, common: Sequence[str], steps: int) -> AblationArm:
     run = run_of(replace(arm, changes=(*common, *arm.changes)))  # the later setting counts
-    if run.epochs:
+    if run.epochs and not steps:
         raise ConfigError(
             f"arm {arm.name}: epochs={run.epochs:g} is for pipeline.train; give the arms "
             "--train-steps N, or --set steps=N"
         )
-    run = with_steps(run, steps) if steps else run
+    run = with_steps(replace(run, epochs=0.0), steps) if steps else run
     # not a rule of Run: runs that were trained so can still be exported
     check_warm_ups(run, f"arm {arm.name}: ")
     every = max(1, run.steps // POINTS)

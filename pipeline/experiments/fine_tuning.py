@@ -42,9 +42,10 @@ def protocol_name(baseline: AblationArm) -> str:
 
 
 def find_recipe_family(baseline: AblationArm) -> str:
-    """The first part of an arm's recipe. Raises ConfigError if no family is named so."""
+    """The first part of an arm's recipe, for BabyLM's that of its layers. Raises ConfigError if no
+    family is named so."""
     recipe = baseline.arm.recipe
-    family = recipe.partition("_")[0]
+    family = recipe.partition("_")[0].replace("babylm", "modernbert")
     families = PROTOCOLS.keys() - {"small"}
     if family not in families:
         raise ConfigError(

@@ -10,7 +10,7 @@ from itertools import groupby
 from pipeline.base.errors import ConfigError
 from pipeline.config.run import Run
 from pipeline.config.settings import find_near
-from pipeline.recipes import albert, bert, electra, mini, modernbert, roberta, spanbert
+from pipeline.recipes import albert, babylm, bert, electra, mini, modernbert, roberta, spanbert
 
 RECIPES: dict[str, Callable[[], Run]] = {
     function.__name__: function
@@ -61,6 +61,8 @@ RECIPES: dict[str, Callable[[], Run]] = {
         modernbert.modernbert_large,
         modernbert.modernbert_base_published,
         modernbert.modernbert_large_published,
+        babylm.babylm_small,
+        babylm.babylm_base,
     )
 }
 

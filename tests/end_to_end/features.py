@@ -8,6 +8,13 @@ from tests.end_to_end.commands import NOTHING, row
 
 TINY = "--recipe roberta_tiny --tokenizer bpe-tokenizer --workers 1"
 """Of `prepare`: for the smallest RoBERTa."""
+SHRUNK_DATA = "--set data.vocab_size=400 --set data.validation_fraction=0.05"
+SHRUNK = (
+    "--set encoder.layers=1 --set encoder.width=32 --set encoder.heads=1 "
+    "--set encoder.feed_forward=32 --set batch.sequences=32 --set batch.per_device=32 "
+    "--set logging.every=1 --set precision=fp32"
+)
+"""Of BabyLM's recipe: what makes it a matter of seconds."""
 SIX = (
     "--set steps=6 --set schedule.warmup_steps=2 --set optimizer.peak_lr=0.01 "
     "--set batch.sequences=16 --set batch.per_device=8 --set validation.every=3 "
@@ -503,6 +510,18 @@ RUNS = [
         "train passes over the data",
         "train roberta_tiny --data more-shards --output out --set epochs=0.5 --set logging.every=1",
         ("out/metrics.jsonl", "step", 4),
+    ),
+    row(
+        "small data: a budget of words of BabyLM's six files, and passes over it",
+        f"""
+        prepare --recipe babylm_small --corpus babylm --input train_10M/ --most-words 12e3 \\
+            {SHRUNK_DATA} --workers 1
+        train babylm_small --data root/shards/babylm-* --output out \\
+            --set 'checkpoint.at_words=10e3..90e3/20e3' {SHRUNK_DATA} {SHRUNK}""",
+        ("root/shards/babylm-*/manifest.json", "corpora.babylm.words", (11_800, 12_000)),
+        ("root/shards/babylm-*/manifest.json", "corpora.babylm.plain_text.files", 6),
+        ("out/metrics.jsonl", "epoch", 10),
+        ("out/metrics.jsonl", "words", (100_000, 120_000)),
     ),
     row(
         "a batch of tokens that grows",

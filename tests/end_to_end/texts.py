@@ -222,6 +222,16 @@ from pipeline.experiments.arms import Arm
 
 ARMS = [Arm("usual", "roberta_tiny", ()), Arm("four-heads", "roberta_tiny", ("encoder.heads=4",))]
 """
+SOURCES = ("bnc_spoken", "childes", "gutenberg", "open_subtitles", "simple_wiki", "switchboard")
+"""Files of a BabyLM corpus, `train_10M/bnc_spoken.train` and so on."""
+
+
+def utterances(seed: int) -> bytes:
+    """A file of a BabyLM corpus: a sentence per line, a blank line between documents."""
+    documents = [text.replace(". ", ".\n") for text in stories(30, seed)]
+    return "\n\n".join([*documents, ""]).encode()
+
+
 CONTENT = Callable[[], bytes]
 TEXTS: dict[str, CONTENT | dict[str, CONTENT]] = {
     "news.jsonl": news,
@@ -287,6 +297,9 @@ TEXTS: dict[str, CONTENT | dict[str, CONTENT]] = {
     "entities.jsonl": words_and_tags,
     "squad": {"train-v1.1.json": squad, "dev-v1.1.json": squad},
     "pairs": {"agreement.txt": lambda: b"look at this things .\nlook at this thing .\n" * 2},
+    "train_10M": {
+        f"{name}.train": functools.partial(utterances, n) for n, name in enumerate(SOURCES)
+    },
     "babylm": {
         "blimp_filtered/agreement.jsonl": lambda: (
             b'{"sentence_good": "look at these .", "sentence_bad": "look at this these ."}\n'
