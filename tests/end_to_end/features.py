@@ -604,6 +604,7 @@ RUNS = [
         ("out/checkpoints", "step-00000002"),
         ("out/checkpoints", "step-00000004"),
         ("out/metrics.jsonl", "words", (1000, 1600)),
+        "step 3: word frequencies alone give ",
     ),
     row(
         "a curve of grammar",

@@ -190,15 +190,15 @@ def share_of_first(sums: Sequence[float]) -> float:
     return float(torch.tensor(sums).softmax(0)[0])
 
 
-def count_tokens(datasets: Iterable[Dataset], size: int) -> Counts:
-    """Occurrences of each id [size] in the first training rows of each dataset.
+def count_tokens(datasets: Iterable[Dataset], size: int, split: str = TRAIN) -> Counts:
+    """Occurrences of each id [size] in the first rows of each dataset's split.
 
     Special tokens are counted too; no sentence has them where a token is scored.
     """
     counts = np.zeros(size, np.int64)
     for dataset in datasets:
         counted = 0
-        for shard in dataset.manifest.of(TRAIN):
+        for shard in dataset.manifest.of(split):
             path = check_size(dataset.directory, shard.file, shard.bytes)
             try:
                 with pa.memory_map(str(path)) as source:  # only ids are read

@@ -1,15 +1,17 @@
 """The held-out sequences and minimal pairs of a run -> validation_* in its metrics.
 
-And general_*, of the general sample, at both ends of a run that starts from given weights.
+And general_*, of the general sample, at both ends of a run that starts from given weights. The log
+says while the loss is still that of word frequencies, which every run learns first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -20,6 +22,7 @@ from pipeline.cluster.stop_request import StopRequest
 from pipeline.cluster.watchdog import Watchdog
 from pipeline.config.formats import PLL_NAMES
 from pipeline.config.mask_rates import at_rate
+from pipeline.data.shards.manifest import VALIDATION
 from pipeline.evaluation.corpus_scores import (
     MOST_CORPORA,
     Scores,
@@ -36,7 +39,7 @@ from pipeline.evaluation.held_out import (
     validation_loader,
     validation_loaders,
 )
-from pipeline.evaluation.zero_shot.grammar import GrammarTest, score_grammar
+from pipeline.evaluation.zero_shot.grammar import GrammarTest, count_tokens, score_grammar
 from pipeline.loading.dataset import Dataset
 from pipeline.loading.loader import Loader
 from pipeline.planning.phases import Phase
@@ -45,6 +48,10 @@ from pipeline.training.run_directory.metrics_log import Metrics
 from pipeline.training.validation.before_after import GENERAL, PARTS, RATE, at_the_start
 from pipeline.training.validation.general_sample import ROWS
 from pipeline.training.validation.grammar_curve import GRAMMAR, grammar_fields
+
+FREQUENCY_MARGIN = 0.1
+"""Nats below those of word frequencies at which a model is taken to read the words around a mask;
+on that plateau, losses are above or a few hundredths below."""
 
 
 class _Stopped(Exception):
@@ -73,6 +80,10 @@ class Validator:
     """Micro-batches of the validation under way, those of the grammar's sentences included."""
     broken_at: int = -1
     """The last step whose held-out loss is not finite."""
+    frequency_nats: dict[int, float] = field(default_factory=dict)
+    """Of the phases validated so far, by number, see `frequency_nats`."""
+    reads_context: bool = True
+    """False after a loss that word frequencies alone reach."""
 
     @property
     def parts(self) -> tuple[LossPart, ...]:
@@ -122,6 +133,8 @@ class Validator:
                     self.metrics.write_corpora(step, *tables)
                     worst = f"; {describe_worst(worst_corpora(parts))}"
                 tqdm.write(f"step {step:,}: {describe_scores(scores | rate)}{worst}")
+                if remark := self._beside_frequencies(scores, phase):
+                    tqdm.write(f"step {step:,}: {remark}")
                 if step == 0:
                     tqdm.write(at_the_start(self.metrics.last))
         return True
@@ -142,6 +155,20 @@ class Validator:
                 on_batch=on_batch,
             )  # fmt: skip
         return grammar_fields(scores)
+
+    def _beside_frequencies(self, scores: Mapping[str, float], phase: Phase) -> str:
+        """A remark when the loss at [MASK] is first seen to be that of word frequencies, and when
+        it is first seen below; else empty."""
+        if phase.number not in self.frequency_nats:
+            self.frequency_nats[phase.number] = frequency_nats(phase.validation)
+        nats = self.frequency_nats[phase.number]
+        below = scores.get("mask_loss", 0.0) < nats - FREQUENCY_MARGIN
+        if below == self.reads_context:
+            return ""
+        self.reads_context = below
+        if below:
+            return f"the loss at [MASK] is below that of word frequencies, {nats:.4f}"
+        return f"word frequencies alone give {nats:.4f} at [MASK]; the context is not used yet"
 
     def _general(self, phase: Phase) -> dict[str, float]:
         """The fields of the general sample's scores; raises _Stopped on a stop request."""
@@ -185,6 +212,19 @@ class Validator:
         self.on_batch(self.scored)
         self.scored += 1
         return self.cluster.any(self.stop.requested)
+
+
+def frequency_nats(datasets: Sequence[Dataset]) -> float:
+    """The nats per held-out token of a model that knows only how often each token occurs.
+
+    That is the entropy of the counts, plus what so few counts underestimate (Miller 1955).
+    """
+    tokenizer = datasets[0].manifest.tokenizer
+    counts = count_tokens(datasets, tokenizer["size"], VALIDATION)
+    counts[[tokenizer[name] for name in ("bos", "pad", "eos", "unk", "mask")]] = 0
+    counts = counts[counts > 0]
+    shares = counts / counts.sum()
+    return float(-(shares @ np.log(shares)) + (len(counts) - 1) / (2 * counts.sum()))
 
 
 def describe_scores(scores: Mapping[str, float]) -> str:

@@ -5,13 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from pipeline.base.errors import DataError
 from pipeline.cluster.stop_request import StopRequest
 from pipeline.config.settings import override
-from pipeline.evaluation.zero_shot.grammar import GrammarTest
+from pipeline.evaluation.zero_shot.grammar import GrammarTest, count_tokens
 from pipeline.loading.dataset import Dataset
 from pipeline.recipes import recipe
 from pipeline.training.validation import validator as module
@@ -107,6 +108,39 @@ def test_many_corpora_have_a_file_and_the_worst_are_named(
     assert "; worst of 3 corpora: " in capsys.readouterr().out
 
 
+def test_the_log_says_while_the_loss_is_that_of_word_frequencies(
+    validator: Validator, phase: Any, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Once, and once when the model is below it; random weights are above."""
+    nats = module.frequency_nats(phase.validation)
+    for step in (5, 10):
+        assert validator.validate(step, phase)
+    printed = capsys.readouterr().out
+    assert printed.count("\nstep 5: word frequencies alone give ") == 1
+    assert f" give {nats:.4f} at [MASK]" in printed and "step 10: word" not in printed
+    monkeypatch.setattr(module, "FREQUENCY_MARGIN", -9.0)  # a loss of ln(2,048) = 7.6 is below
+    for step in (15, 20):
+        assert validator.validate(step, phase)
+    printed = capsys.readouterr().out
+    assert f"\nstep 15: the loss at [MASK] is below that of word frequencies, {nats:.4f}" in printed
+    assert "step 20: the loss" not in printed
+    monkeypatch.setattr(module, "FREQUENCY_MARGIN", 0.1)
+    assert validator.validate(25, phase)  # a model that fell back
+    assert "step 25: word frequencies alone" in capsys.readouterr().out
+
+
+def test_nats_of_word_frequencies(held_out: Path, prepared: Path) -> None:
+    """Those of few held-out tokens are near those of all text, not below as a plain entropy."""
+    few = [Dataset.open(held_out, "validation")]
+    counts = count_tokens([Dataset.open(prepared)], 2048).astype(float)
+    counts[:5] = 0  # special tokens
+    shares = counts[counts > 0] / counts.sum()
+    entropy = -float(shares @ np.log(shares))
+    assert module.frequency_nats(few) == pytest.approx(entropy, abs=0.15)
+    assert 0 < count_tokens(few, 2048, "validation").sum() < counts.sum() / 10
+
+
 def test_a_language_of_several_corpora_has_their_mean(
     validator: Validator, phase: Any, lines: Lines, held_out: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -147,7 +181,8 @@ def test_the_general_sample_is_scored_at_both_ends(
     assert between == {k: v for k, v in first.items() if not k.startswith("general")} | {"step": 5}
     assert not any(name.startswith("general") and "/" in name for name in first)
     said = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
-    assert said == ["step 0", "before the first step", "step 5", "step 10"]
+    # random weights know less than word frequencies, which is remarked once
+    assert said == ["step 0", "step 0", "before the first step", "step 5", "step 10"]
     stop, of_losses = validator.stop, validator.scored
     validator.on_batch = lambda scored: setattr(stop, "signalled", scored == of_losses - 1)
     assert not validator.validate(15, phase, at_end=True) and validator.is_owed(15)
