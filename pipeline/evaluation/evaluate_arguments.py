@@ -126,21 +126,18 @@ def _split_amount(given: str) -> tuple[int, Path | None]:
 def _check(arguments: argparse.Namespace) -> None:
     """Raises ConfigError for options without the data that they are about, and for a rate that
     masks cannot have."""
-    if arguments.pll and not (arguments.grammar or arguments.babylm):
-        raise ConfigError(f"--pll {arguments.pll} scores sentences; give --grammar or --babylm")
-    if arguments.predictions and not arguments.babylm:
-        raise ConfigError(f"--predictions {arguments.predictions} are of --babylm; give it too")
-    if arguments.sequences and not arguments.data:
-        raise ConfigError(
-            f"--pseudo-perplexity {arguments.sequences} reads held-out sequences; give --data"
-        )
-    if arguments.per_sequence and not arguments.data:
-        raise ConfigError("--per-sequence writes losses of held-out sequences; give --data")
-    rate = arguments.mask_rate
+    pairs = arguments.grammar or arguments.babylm
+    rate, count = arguments.mask_rate, arguments.sequences
     if rate is not None and not 0 <= rate < 1:  # NaN, too
         raise ConfigError(f"--mask-rate must be in [0, 1), got {rate:g}")
-    if rate is not None and not arguments.data:
-        raise ConfigError(f"--mask-rate {rate:g} masks held-out sequences; give --data")
-    sentences = arguments.grammar or arguments.babylm or arguments.cloze or arguments.text
-    if not (arguments.data or sentences):
+    for option, given, about, needed in (
+        (f"--pll {arguments.pll}", arguments.pll, pairs, "--grammar or --babylm"),
+        ("--predictions", arguments.predictions, arguments.babylm, "--babylm"),
+        (f"--pseudo-perplexity {count}", count, arguments.data, "--data"),
+        ("--per-sequence", arguments.per_sequence, arguments.data, "--data"),
+        (f"--mask-rate {rate}", rate is not None, arguments.data, "--data"),
+    ):
+        if given and not about:
+            raise ConfigError(f"{option} has no effect without {needed}; give it too")
+    if not (arguments.data or pairs or arguments.cloze or arguments.text):
         raise ConfigError("nothing to score; give --data, --grammar, --babylm, --cloze or a text")

@@ -24,8 +24,7 @@ from pipeline.evaluation.zero_shot.grammar import (
     GrammarTest,
     Likelihoods,
     PairScore,
-    grade,
-    likelihoods,
+    score_grammar,
     score_table,
     share_of_first,
 )
@@ -62,12 +61,12 @@ def score_babylm(
             not_scored[name] = str(error)
             continue
         with counting(f"scoring {name}", "masked copies") as on_batch:
-            likely = likelihoods(model, test, device, on_batch=on_batch)
-        scores = grade(test, likely)
+            scores = score_grammar(model, test, device, on_batch=on_batch)
         rows[name] = scores.overall
         fields[name] = scores.fields() | {"hash": pairs_hash(paradigms)}
         path = predictions / paradigms[0].task / name / "predictions.json"
         path.parent.mkdir(parents=True, exist_ok=True)
+        likely = scores.likelihoods
         content = {each.name: {"predictions": _predict(each, likely)} for each in paradigms}
         write_whole(path, as_json(content).encode())
     if not rows:

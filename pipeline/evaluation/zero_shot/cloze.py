@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -19,21 +19,9 @@ MASK = "[MASK]"
 MOST = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """A token for a mask."""
-
-    token: str
-    probability: float
-
-
-@dataclass(frozen=True, slots=True)
-class Cloze:
-    """A sentence and what the model reads into it."""
-
-    text: str
-    guesses: tuple[tuple[Guess, ...], ...]
-    """The best tokens of each mask, in order."""
+Cloze = dict[str, Any]
+"""A sentence, `text`, and of each of its masks in order `guesses`: the best tokens, each with its
+`token` and `probability`."""
 
 
 def read_text_lines(path: Path) -> list[str]:
@@ -74,15 +62,18 @@ def fill_masks(
         logits = model.logits(ids, pieces_of([len(ids)], device))
         probabilities = logits[places].float().softmax(-1)
         best = probabilities.topk(min(MOST, probabilities.shape[-1]))
-        guesses = tuple(
-            tuple(
+        guesses = [
+            [
                 # Special tokens may be guesses, too, and then are shown.
-                Guess(str(tokenizer.decode([token], skip_special_tokens=False)), probability)
+                {
+                    "token": str(tokenizer.decode([token], skip_special_tokens=False)),
+                    "probability": probability,
+                }
                 for probability, token in zip(values, tokens, strict=True)
-            )
+            ]
             for values, tokens in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        )
-        found.append(Cloze(line, guesses))
+        ]
+        found.append({"text": line, "guesses": guesses})
     return found
 
 
@@ -90,8 +81,8 @@ def report_cloze(found: Sequence[Cloze]) -> str:
     """Each line, and below it a line of guesses per mask."""
     lines = []
     for cloze in found:
-        lines.append(cloze.text)
-        for guesses in cloze.guesses:
-            shown = (f"{guess.token.strip()!r} {guess.probability:.1%}" for guess in guesses)
+        lines.append(cloze["text"])
+        for guesses in cloze["guesses"]:
+            shown = (f"{each['token'].strip()!r} {each['probability']:.1%}" for each in guesses)
             lines.append("  " + ", ".join(shown))
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -106,10 +106,14 @@ class GrammarScores:
     phenomena: dict[str, PairScore]
     overall: PairScore
     pll: Pll = "token"
+    likelihoods: Likelihoods = field(default_factory=dict)
+    """The pseudo-log-likelihood of each completion."""
 
     def fields(self) -> dict[str, Any]:
         """The scores as JSON; unknown ones are None."""
-        found: dict[str, Any] = finite_or_none(asdict(self))
+        scores = asdict(replace(self, likelihoods={}))
+        del scores["likelihoods"]
+        found: dict[str, Any] = finite_or_none(scores)
         return found
 
 
@@ -126,23 +130,13 @@ def score_grammar(
 
     counts: occurrences of each token [V], for the baseline; others: see `log_probabilities`.
     """
-    return grade(test, likelihoods(forward, test, device, ranks=ranks, on_batch=on_batch), counts)
-
-
-def likelihoods(
-    forward: Forward, test: GrammarTest, device: torch.device, **options: Any
-) -> Likelihoods:
-    """The pseudo-log-likelihood of each completion; options: of `log_probabilities`."""
     sequences = list(test.sequences.values())
-    found = log_probabilities(forward, sequences, test.mask_id, device, **options)
+    found = log_probabilities(
+        forward, sequences, test.mask_id, device, ranks=ranks, on_batch=on_batch
+    )
     sums = (float(part.sum(dtype=np.float32)) for part in found)
-    return dict(zip(test.sequences, sums, strict=True))
-
-
-def grade(test: GrammarTest, likely: Likelihoods, counts: Counts | None = None) -> GrammarScores:
-    """The scores of all paradigms; counts: see `score_grammar`."""
-    sums = _frequencies(list(test.sequences.values()), counts)
-    frequent = dict(zip(test.sequences, sums, strict=True))
+    likely = dict(zip(test.sequences, sums, strict=True))
+    frequent = dict(zip(test.sequences, _frequencies(sequences, counts), strict=True))
     scores = {each.name: _grade(each, likely, frequent) for each in test.paradigms}
     phenomena: dict[str, list[PairScore]] = {}
     for paradigm in test.paradigms:
@@ -150,7 +144,7 @@ def grade(test: GrammarTest, likely: Likelihoods, counts: Counts | None = None) 
     means = {name: PairScore.mean(part) for name, part in sorted(phenomena.items())}
     # BabyLM weighs the kinds of entity tracking alike, whatever operations each has.
     parts = means if test.paradigms[0].task == "entity_tracking" else scores
-    return GrammarScores(scores, means, PairScore.mean(list(parts.values())), test.pll)
+    return GrammarScores(scores, means, PairScore.mean(list(parts.values())), test.pll, likely)
 
 
 def _grade(paradigm: Paradigm, likely: Likelihoods, frequent: Likelihoods) -> PairScore:

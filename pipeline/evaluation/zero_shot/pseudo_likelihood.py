@@ -212,23 +212,17 @@ def _masked_copies(
     )
 
 
-def pseudo_perplexity(found: Sequence[LogProbabilities]) -> tuple[float, int]:
-    """exp of the mean loss over all tokens, and their number."""
-    count = sum(map(len, found))
-    loss = -sum(float(part.sum(dtype=np.float64)) for part in found)
-    with np.errstate(over="ignore"):  # infinite then, which is reported
-        return float(np.exp(loss / count)), count
-
-
 def score_pseudo_perplexity(
     forward: Forward, sequences: Sequence[MaskableSequence], mask_id: int, device: torch.device
 ) -> dict[str, Any]:
-    """The pseudo-perplexity of all sequences, as fields; see `log_probabilities`."""
+    """exp of the mean loss over all tokens of all sequences, as fields; see `log_probabilities`."""
     with counting("scoring", "masked copies") as on_batch:
         found = log_probabilities(forward, sequences, mask_id, device, on_batch=on_batch)
-    value, tokens = pseudo_perplexity(found)
+    losses = -np.concatenate(found).astype(np.float64)
+    with np.errstate(over="ignore"):  # infinite then, which is reported
+        value = float(np.exp(losses.mean()))
     return {
         "pseudo_perplexity": value,
-        "pseudo_perplexity_tokens": tokens,
+        "pseudo_perplexity_tokens": len(losses),
         "pseudo_perplexity_sequences": len(sequences),
     }

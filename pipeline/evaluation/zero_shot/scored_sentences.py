@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,6 @@ def score_sentences(
         result["grammar"] = scores.fields() | {"hash": pairs_hash(paradigms)}
         tables.append(report_grammar(scores))
     if cloze:
-        filled = fill_masks(model, vocabulary, read_text_lines(cloze), device)
-        result["cloze"] = [asdict(line) for line in filled]
-        tables.append(report_cloze(filled))
+        result["cloze"] = fill_masks(model, vocabulary, read_text_lines(cloze), device)
+        tables.append(report_cloze(result["cloze"]))
     return result, tables

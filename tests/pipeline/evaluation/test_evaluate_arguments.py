@@ -22,7 +22,7 @@ def test_options_without_effect_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
         ("", "nothing to score"),
         ("--mask-rate 0.3", "--mask-rate 0.3 .* --data"),
         ("--mask-rate 1 --data x", r"--mask-rate must be in \[0, 1\), got 1"),
-        ("--pseudo-perplexity 3", "--pseudo-perplexity 3 reads"),
+        ("--pseudo-perplexity 3", "--pseudo-perplexity 3 .* --data"),
         ("--pseudo-perplexity -1", "--pseudo-perplexity must .* -1"),
         ("--cloze x --per-sequence f", "--per-sequence .* --data"),
         ("--cloze x --pll word", "--pll word .* --grammar"),

@@ -79,15 +79,9 @@ def test_a_file_may_have_several_paradigms_and_a_sample_is_spread_over_it(tmp_pa
     assert paradigm.sample(10) == paradigm.sample(99) == paradigm
 
 
-def test_missing_doubled_huge_and_outer_files_are_refused(
+def test_missing_doubled_and_huge_files_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("../a.txt", "/a.txt", "data/../../a.txt"):
-        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-            archive.writestr(name, ZORRO)
-        with pytest.raises(DataError, match="lies outside the archive"):
-            read_paradigms(tmp_path / "a.zip")
-    (tmp_path / "a.zip").unlink()
     with pytest.raises(DataError, match="none: no such"):
         read_paradigms(tmp_path / "none")
     for name in ("a.jsonl", "b.jsonl"):

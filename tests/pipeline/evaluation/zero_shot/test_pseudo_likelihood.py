@@ -82,9 +82,9 @@ def test_rows_of_shards_have_all_text_tokens_masked_one_at_a_time(model: Model) 
     sequence = pseudo_likelihood.maskable_sequence(row, {0, 1, 2, 3, 4})
     assert sequence.places.tolist() == [1, 2, 3] and set(sequence.words.tolist()) == {-1}
     (found,) = log_probabilities(model, [sequence], 4, CPU)
-    value, tokens = pseudo_likelihood.pseudo_perplexity([found])
-    assert tokens == 3
-    assert value == pytest.approx(math.exp(-found.mean()), rel=1e-5)
+    fields = pseudo_likelihood.score_pseudo_perplexity(model, [sequence], 4, CPU)
+    assert fields["pseudo_perplexity_tokens"] == 3
+    assert fields["pseudo_perplexity"] == pytest.approx(math.exp(-found.mean()), rel=1e-5)
 
 
 def test_sentences_that_cannot_be_scored(
