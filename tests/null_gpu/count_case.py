@@ -47,6 +47,8 @@ from tests.null_gpu.moved_bytes import eager_bytes, triton_bytes
 
 MICRO_BATCHES = 3
 """Of a counted step; waits and copies are per micro-batch."""
+LEAST_MOVED = 50
+"""Bytes per token and layer of a kernel that is recorded."""
 
 
 def main() -> None:
@@ -104,7 +106,11 @@ def bare_counts(run: Run, rows: Rows, device: torch.device) -> dict[str, Any]:
     return {
         "attention": {kernel: list(both) for kernel, both in found.attention.items()},
         "kernels": found.kernels,
-        "triton_kb_per_token_layer": round(moved.total() / tokens / run.encoder.layers / 1e3, 1),
+        "kilobytes_per_token_layer": {
+            kernel: round(moved_bytes / tokens / run.encoder.layers / 1e3, 2)
+            for kernel, moved_bytes in moved.most_common()
+            if moved_bytes > LEAST_MOVED * tokens * run.encoder.layers
+        },
         "eager_gb": round(eager.total() / 1e9, 2),
         "host_ms": round(1e3 * host_seconds, 1),
         "predicted_sequences_per_second": {

@@ -18,8 +18,8 @@ from typing import Any
 
 from tests.null_gpu.cases import ALL, USUAL, Cell, key, problems, recorded
 from tests.null_gpu.commands import check_commands
+from tests.null_gpu.compiled_kernels import norm_instructions, spilled_bytes, tools
 from tests.null_gpu.environment import ROOT, make_environment, packages_of, variables
-from tests.null_gpu.spills import assembler_of, spilled_bytes
 
 FOLDER = ROOT / "build" / "null-gpu"
 RESULT = ROOT / "build" / "null-gpu.json"
@@ -78,9 +78,12 @@ def cases_of(cell: Cell) -> tuple[list[dict[str, Any]], str]:
         (scratch / "stderr").write_text(result.stderr)
         last = result.stderr.strip().splitlines()[-1:]
         return [], f"{cell.name} failed: {''.join(last)}; see {scratch / 'stderr'}"
-    assembler = assembler_of(packages_of(FOLDER / "venv"), CAPABILITY[cell.board])
-    spilled = spilled_bytes(scratch / "triton", assembler)
-    about = {"board": cell.board, "spilled_bytes": spilled}
+    assembler, disassembler = tools(packages_of(FOLDER / "venv"), CAPABILITY[cell.board])
+    about = {
+        "board": cell.board,
+        "spilled_bytes": spilled_bytes(scratch / "triton", assembler),
+        "norm_instructions": norm_instructions(scratch / "triton", disassembler),
+    }
     return [case | about for case in json.loads(result.stdout.splitlines()[-1])], ""
 
 
@@ -112,7 +115,7 @@ def table(cases: Sequence[Mapping[str, Any]]) -> str:
     """The cases for a reader, in Markdown."""
     columns = (
         "case", "attention", "evaluation", "waits: micro-batch, update", "pageable",
-        "peak, plan GB",
+        "peak, plan GB", "kB per token and layer",
         "host ms", "H200 sequences/s predicted",
     )  # fmt: skip
     lines = [columns, ["---"] * len(columns), *map(row, cases)]
@@ -127,7 +130,8 @@ def row(case: Mapping[str, Any]) -> list[str]:
         ", ".join(case["attention"]) or "products",
         ", ".join(case["evaluation_attention"]),
         f"{case['waits_per_micro_batch']:g}, {case['waits_per_update']}", f"{pageable:g}",
-        f"{case['peak_gb']:.1f}, {case['planned_gb']:.1f}", f"{case['host_ms']:.0f}",
+        f"{case['peak_gb']:.1f}, {case['planned_gb']:.1f}",
+        f"{sum(case['kilobytes_per_token_layer'].values()):.1f}", f"{case['host_ms']:.0f}",
         f"{case['predicted_sequences_per_second']['H200']:.0f}",
     ]  # fmt: skip
 

@@ -40,7 +40,7 @@ def test_a_recorded_case_holds(case: dict[str, Any]) -> None:
         ({"copies": {"pageable -> device": 9.0}}, "9 copies pageable -> device per micro-batch"),
         (
             {"copies_beside": {"pinned -> device": 5.0}},
-            "5 copies pinned -> device run beside kernels, expected 6",
+            "5 copies pinned -> device run beside kernels, expected 7",
         ),
         ({"collectives": {}}, "collectives {}"),
         ({"spilled_bytes": {"triton_a": 369}}, "triton_a spills 369 bytes, at most 368"),
@@ -60,6 +60,34 @@ def test_a_slower_prediction_is_red(case: dict[str, Any]) -> None:
     rates["A100"] *= 0.985
     (found,) = problems(case, RECORDED[FULL])
     assert "predicted on A100" in found
+
+
+def test_more_bytes_are_red(case: dict[str, Any]) -> None:
+    moved = case["kilobytes_per_token_layer"]
+    before = sum(moved.values())
+    moved["triton_mask"] = 0.019 * before
+    assert not [*problems(case, RECORDED[FULL])]
+    moved["triton_mask"] = 0.021 * before
+    (found,) = problems(case, RECORDED[FULL])
+    assert f"kB per token and layer, {before:.1f} before; triton_mask moves" in found
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_more_instructions_of_a_norm_are_red(case: dict[str, Any], renamed: bool) -> None:
+    counts = case["norm_instructions"]
+    kernel = max((each for each in counts if "backward" not in each), key=lambda each: counts[each])
+    name = "triton_per_fused_native_dropout_native_layer_norm_0" if renamed else kernel
+    counts[name] = 1.019 * counts[kernel]
+    assert not [*problems(case, RECORDED[FULL])]
+    counts[name] *= 1.01
+    (found,) = problems(case, RECORDED[FULL])
+    assert f"{name} takes" in found
+
+
+def test_a_case_without_a_record_of_bytes_and_instructions_holds(case: dict[str, Any]) -> None:
+    names = ("kilobytes_per_token_layer", "norm_instructions")
+    expected = {name: value for name, value in RECORDED[FULL].items() if name not in names}
+    assert not [*problems(case, expected)]
 
 
 def test_an_unknown_case_asks_to_be_recorded(case: dict[str, Any]) -> None:
