@@ -20,7 +20,7 @@ from pipeline.diagnosis.examination import examine
 from pipeline.diagnosis.exchange import Exchange
 from pipeline.diagnosis.own_rank import find_placement
 from pipeline.diagnosis.signals import SignalWatch
-from pipeline.released.choice import Recipe, read_settings
+from pipeline.released.choice import Recipe, read_recipe
 
 
 def main() -> None:
@@ -54,12 +54,10 @@ def _print(
 
 
 def _choose(arguments: argparse.Namespace) -> Recipe | None:
-    """The recipe or run to check for. Raises ConfigError for --set without one."""
-    if arguments.set and not (arguments.recipe or arguments.run):
-        raise ConfigError("--set changes a recipe or a run; give --recipe or --run too")
-    if arguments.recipe or arguments.run:
-        return read_settings(arguments.recipe, arguments.run, arguments.set)
-    return None
+    """The recipe to check for. Raises ConfigError for --set without one."""
+    if arguments.set and not arguments.recipe:
+        raise ConfigError("--set changes a recipe; give --recipe too")
+    return read_recipe(arguments.recipe, arguments.set) if arguments.recipe else None
 
 
 def _parse() -> argparse.Namespace:

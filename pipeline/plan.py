@@ -51,7 +51,7 @@ def main() -> None:
 def _read(arguments: argparse.Namespace) -> tuple[PlannedRun, float, list[str]]:
     """The run with its data and machines, the price, and warnings about the data."""
     hardware, file = _hardware(arguments), read_deepspeed_file(arguments.ds)
-    chosen = read_recipe(arguments.recipe, arguments.run, arguments.set)
+    chosen = read_recipe(arguments.recipe, arguments.set)
     run = chosen.run
     warnings = [file.advice(run.precision), batch_advice(chosen.given, run), head_advice(chosen)]
     warnings = list(filter(None, warnings))

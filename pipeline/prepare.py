@@ -23,7 +23,7 @@ from pipeline.data.shards.shard_assembly import SHARD_BYTES
 from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.mpi import run_together, spread
 from pipeline.execution.workers import Executor
-from pipeline.released.choice import head_advice, read_settings
+from pipeline.released.choice import head_advice, read_recipe
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
 def prepare(arguments: argparse.Namespace, executor: Executor) -> None:
     """Run all stages, from files to the manifest; `executor` runs the tasks."""
     started_at = time.perf_counter()
-    chosen = read_settings(arguments.recipe, arguments.run, arguments.set)
+    chosen = read_recipe(arguments.recipe, arguments.set)
     run = chosen.run
     if advice := head_advice(chosen):  # which may change the rows that are wanted
         print(f"warning: {advice}", flush=True)

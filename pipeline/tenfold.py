@@ -38,7 +38,7 @@ def _show() -> None:
     elif arguments.command == "recipes":
         print(format_recipes(), flush=True)
     else:
-        print(format_settings(read_recipe(arguments.recipe, None).run, arguments.path), flush=True)
+        print(format_settings(read_recipe(arguments.recipe).run, arguments.path), flush=True)
 
 
 def _parse() -> argparse.Namespace:

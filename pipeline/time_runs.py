@@ -34,7 +34,7 @@ from pipeline.config.settings import fingerprint
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.experiments.run_times import MEASURED_STEPS, held_out_rows
 from pipeline.kernels.cache import set_torch_caches
-from pipeline.released.choice import read_settings
+from pipeline.released.choice import read_recipe
 from pipeline.training.job import read_job
 from pipeline.training.network_arguments import parse_train
 from pipeline.training.run_directory.metrics_log import read_metrics
@@ -55,13 +55,13 @@ def main() -> None:
 
 def time_run(file: Path, cluster: Cluster, stop: StopRequest) -> dict[str, float]:
     """Prepare, train and score the run of a file."""
-    data = read_settings(None, file, []).run.data
+    data = read_recipe(str(file)).run.data
     # arms with the same data share shards
     shards = file.with_name(f"shards-{fingerprint(shard_settings(data))}")
     output = file.with_suffix("")
-    words: list[Any] = ["--corpus", "sample", "--run", file, "--output", shards, "--workers", 1]
+    words: list[Any] = ["--corpus", "sample", "--recipe", file, "--output", shards, "--workers", 1]
     prepared = 0.0 if shards.exists() else _seconds(prepare.main, *words)
-    words = ["--run", file, "--data", shards, "--output", output, "--stop-at", MEASURED_STEPS]
+    words = [file, "--data", shards, "--output", output, "--stop-at", MEASURED_STEPS]
     trained = _seconds(lambda: train.train(read_job(parse_train()), cluster, stop), *words)
     scored = _seconds(evaluate.main, output, "--data", shards, "--json")
     lines = [line for line in read_metrics(output) if "step_seconds" in line]

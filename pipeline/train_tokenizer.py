@@ -26,7 +26,7 @@ from pipeline.data.preparation.tokenizer_training import SAMPLE_BYTES, train_tok
 from pipeline.data.tokenizers.definitions import SPECIALS
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.extraction.extract import extract
-from pipeline.released.choice import read_settings
+from pipeline.released.choice import read_recipe
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def main() -> None:
         settings.append(f"data.tokenizer={arguments.kind}")
     if arguments.vocab_size is not None:
         settings.append(f"data.vocab_size={arguments.vocab_size}")
-    data = read_settings(arguments.recipe, arguments.run, settings).run.data
+    data = read_recipe(arguments.recipe, settings).run.data
     if not 1 <= arguments.sample_bytes < 2**63:
         raise ConfigError(f"--sample-bytes {arguments.sample_bytes}: choose a size, e.g. 1e9")
     if arguments.output.is_dir() and any(arguments.output.iterdir()):

@@ -17,8 +17,8 @@ DEFAULT_RECIPE = "roberta_base"
 HUB = "hf:"
 """Before the name of a recipe that is a model on the Hub."""
 RECIPE_HELP = (
-    "a recipe that `tenfold recipes` lists, ./FOLDER of a transformers model to continue it, or "
-    "hf:ORG/NAME on the Hub"
+    "a recipe that `tenfold recipes` lists, the run.json of an earlier run, ./FOLDER of a "
+    "transformers model to continue it, or hf:ORG/NAME on the Hub"
 )
 
 
@@ -210,18 +210,19 @@ def add_published_arguments(parser: argparse.ArgumentParser) -> None:
 def add_recipe_arguments(
     parser: argparse.ArgumentParser, default: str = f" (default: {DEFAULT_RECIPE})"
 ) -> None:
-    """Add --recipe, --run and --set, for commands that need some settings of a run.
+    """Add --recipe and --set, for commands that need some settings of a run.
 
     default: end of the help of --recipe; empty if the command does without settings.
     """
-    parser.add_argument("--recipe", metavar="NAME", help=f"{RECIPE_HELP}{default}")
-    _add_run_and_changes(parser, "data.sequence_length=128")
+    name = DEFAULT_RECIPE if default else ""
+    parser.add_argument("--recipe", default=name, metavar="RECIPE", help=f"{RECIPE_HELP}{default}")
+    _add_changes(parser, "data.sequence_length=128")
 
 
 def add_training_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add RECIPE, --run, --set and --ds, for commands that need a whole run."""
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help=RECIPE_HELP)
-    _add_run_and_changes(parser, "optimizer.peak_lr=1e-3")
+    """Add RECIPE, --set and --ds, for commands that need a whole run."""
+    parser.add_argument("recipe", metavar="RECIPE", help=RECIPE_HELP)
+    _add_changes(parser, "optimizer.peak_lr=1e-3")
     parser.add_argument(
         "--ds",
         default="zero1",
@@ -231,16 +232,13 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_run_and_changes(parser: argparse.ArgumentParser, example: str) -> None:
-    parser.add_argument(
-        "--run", type=Path, metavar="FILE", help="the run.json of a run, instead of a recipe"
-    )
+def _add_changes(parser: argparse.ArgumentParser, example: str) -> None:
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="PATH=VALUE",
-        help=f"change a setting of the recipe or run, e.g. {example}; may be repeated",
+        help=f"change a setting of the recipe, e.g. {example}; may be repeated",
     )
 
 

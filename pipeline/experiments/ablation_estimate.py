@@ -123,7 +123,7 @@ def _why_not_trained(ablation: Ablation, arm: AblationArm, children: Children) -
         return ""  # needs corpora that only shards have
     else:
         data = ["--tokens", "1e9"]  # any number: only contradictions matter
-    words = ["pipeline.plan", "--run", arm_file(ablation, arm), *data, "--cpu"]
+    words = ["pipeline.plan", arm_file(ablation, arm), *data, "--cpu"]
     try:
         children.run(words, ablation.output / LOGS / f"{arm.name}-plan.log")
     except ChildError as error:

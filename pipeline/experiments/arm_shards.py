@@ -63,7 +63,7 @@ def prepare_command(ablation: Ablation, part: Run) -> tuple[object, ...]:
     make_directory(directory.parent, "name another --output")
     settings = directory.with_name(f".{directory.name}.json")
     write_whole(settings, json.dumps(to_dict(part), indent=1).encode())
-    return ("pipeline.prepare", *ablation.inputs, "--run", settings)
+    return ("pipeline.prepare", *ablation.inputs, "--recipe", settings)
 
 
 def prepare_log(ablation: Ablation, part: Run) -> Path:

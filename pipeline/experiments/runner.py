@@ -183,7 +183,7 @@ class AblationRunner:
 
     def _command(self, job: AblationJob, rate: float, directory: Path) -> list[object]:
         return [
-            "pipeline.train", "--run", arm_file(self.ablation, job.arm),
+            "pipeline.train", arm_file(self.ablation, job.arm),
             "--data", *directories(self.ablation, job.arm), "--output", directory,
             # repr() keeps every bit
             "--set", f"seed={job.seed}", "--set", f"optimizer.peak_lr={rate!r}",
@@ -200,7 +200,7 @@ def held_out_loss(result: dict[str, Any]) -> float:
 
 
 def arm_file(ablation: Ablation, arm: AblationArm) -> Path:
-    """The settings of an arm, for `--run`."""
+    """The settings of an arm, which are a recipe of the commands."""
     return ablation.output / ARMS / f"{arm.name}.json"
 
 

@@ -1,7 +1,7 @@
 """RECIPE of a command line -> the settings of a run, and the model that it continues, if any.
 
-RECIPE is the name of a recipe, the path of a folder of transformers, which has a slash, or
-`hf:ORG/NAME`.
+RECIPE is the name of a recipe, the run.json of a run, the path of a folder of transformers, which
+has a slash, or `hf:ORG/NAME`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.base.command_line import DEFAULT_RECIPE, HUB, data_root
+from pipeline.base.command_line import HUB, data_root
 from pipeline.base.errors import ConfigError
 from pipeline.base.model_folder import check_model_folder
 from pipeline.base.typed_json import read_object
@@ -32,7 +32,7 @@ class Recipe:
     given: Run
     """The settings without them."""
     model: ReleasedModel | None = None
-    """The model that it continues; None for a recipe's name and for --run."""
+    """The model that it continues; None for a recipe's name and a run.json."""
     origin: str = ""
     """The model's name and commit on the Hub, `hf:ORG/NAME@COMMIT`."""
     changed: tuple[str, ...] = ()
@@ -70,37 +70,27 @@ class Recipe:
 
 
 def read_settings_file(path: Path) -> Run:
-    """The settings in a run.json, or in a file with only the settings; for `--run`."""
+    """The settings in a run.json, or in a file with only the settings."""
     try:
         content = read_object(path)
     except (ValueError, OSError) as error:
         raise ConfigError(
-            f"--run {path} cannot be read: {error}; give the run.json of a run"
+            f"the recipe {path} cannot be read: {error}; give the run.json of a run"
         ) from error
     whole = isinstance(content.get("run"), dict)  # run.json has more than the settings
     try:
         return from_dict(Run, content["run"] if whole else content)
     except ConfigError as error:
         first, *_ = str(error).split("\n")
-        raise ConfigError(f"--run {path}: {first}", error.problems) from error
+        raise ConfigError(f"the recipe {path}: {first}", error.problems) from error
 
 
-def read_recipe(name: str | None, run_file: Path | None, changes: Sequence[str] = ()) -> Recipe:
-    """The settings of RECIPE or --run with the changes of --set.
+def read_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
+    """The settings of RECIPE with the changes of --set.
 
-    Raises ConfigError unless exactly one is given, and for what is not a recipe or a model.
+    Raises ConfigError for what is not a recipe, a run.json or a model.
     """
-    if name and not run_file:
-        return _read_named(name).with_changes(changes)
-    if run_file and not name:
-        return _unchanged(read_settings_file(run_file)).with_changes(changes)
-    got = f"{name} and --run {run_file}" if name else "neither"
-    raise ConfigError(f"give either a recipe's name or --run run.json, got {got}")
-
-
-def read_settings(name: str | None, run_file: Path | None, changes: Sequence[str]) -> Recipe:
-    """The same, by default of DEFAULT_RECIPE."""
-    return read_recipe(name or (None if run_file else DEFAULT_RECIPE), run_file, changes)
+    return _read_named(name).with_changes(changes)
 
 
 def head_advice(chosen: Recipe) -> str:
@@ -125,6 +115,8 @@ def head_advice(chosen: Recipe) -> str:
 def _read_named(name: str) -> Recipe:
     if name in RECIPES:
         return _unchanged(recipe(name))
+    if name.endswith(".json"):
+        return _unchanged(read_settings_file(Path(name)))
     if name.startswith(HUB):
         check_model_folder()  # the user's folder `model` must not hide ours in the imports below
         from pipeline.released.hub_models import fetch_model

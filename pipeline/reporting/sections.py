@@ -354,7 +354,7 @@ def score_section(scores: Sequence[Score]) -> Section:
 def _command(run: RunSummary) -> str:
     data = " ".join(shlex.quote(directory) for directory, _ in run.data)
     settings, output = shlex.quote(str(run.path / "run.json")), shlex.quote(f"{run.path}-again")
-    return f"python -m pipeline.train --run {settings} --data {data} --output {output}"
+    return f"python -m pipeline.train {settings} --data {data} --output {output}"
 
 
 def report_command(runs: Sequence[Path], scores: Sequence[Path], output: Path | None) -> str:

@@ -70,7 +70,7 @@ class Job:
 
 def read_job(arguments: argparse.Namespace) -> Job:
     """The job of a command line. Raises ConfigError for contradictory options."""
-    chosen = read_recipe(arguments.recipe, arguments.run, arguments.set)
+    chosen = read_recipe(arguments.recipe, arguments.set)
     run = chosen.run
     # Continued models learn by passes over the text, so its size decides the steps.
     if chosen.model and arguments.data:
@@ -124,7 +124,7 @@ def _first_weights(arguments: argparse.Namespace, chosen: Recipe) -> FirstWeight
         raise ConfigError(
             f"the recipe {folder} is a model whose weights the run starts from, and "
             f"{'--init' if arguments.init else '--from'} names others; give one, or the settings "
-            "alone with --run run.json"
+            "alone with the run.json of a run"
         )
     folder = folder or arguments.init
     if folder is None:

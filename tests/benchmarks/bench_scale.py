@@ -37,7 +37,7 @@ from pipeline.data.text.text_tasks import SPLIT_BYTES
 from pipeline.execution.workers import local_executor
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.loading.dataset import Dataset
-from pipeline.released.choice import read_settings
+from pipeline.released.choice import read_recipe
 from pipeline.training.checkpoints.fragment_files import divide, write_fragments
 from pipeline.training.checkpoints.publish import publish, temporary_directory
 from pipeline.training.checkpoints.read import CHECKPOINTS, open_latest
@@ -89,7 +89,7 @@ def publish_splits(folder: Path) -> Row:
         given = (*given, "--set", "data.vocab_size=300", "--output", shards)
         given = (*given, "--set", "data.validation_fraction=0.4")
         arguments = prepare_arguments([str(part) for part in given])
-        run = read_settings(arguments.recipe, None, arguments.set).run
+        run = read_recipe(arguments.recipe, arguments.set).run
         found = find_sources(arguments, run.data, allow_short=False)
         small = SPLIT_BYTES // SMALLER
         sizes = TextSizes(split=small, shard=TOGETHER * small)

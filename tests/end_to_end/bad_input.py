@@ -35,7 +35,7 @@ BAD_INPUT = {
     f"{PREPARE} news.jsonl --set data.sequence_length=64": "encoder.positions",
     f"{PREPARE} news.jsonl --set data.segments.label=next": "segment_pair",
     f"{PREPARE} news.jsonl --set nonsense": "nonsense",
-    "prepare --corpus own --input news.jsonl --run nothing.json": "nothing.json",
+    "prepare --corpus own --input news.jsonl --recipe nothing.json": "nothing.json",
     f"{PREPARE} news.jsonl --workers 0": "--workers",
     f"{PREPARE} news.jsonl --part 3/2": "3/2",
     f"{PREPARE} news.jsonl --max-bad-fraction 2": "2.0",
@@ -80,7 +80,7 @@ BAD_INPUT = {
     "inspect shards --corpus own": "--corpus",
     # --- train
     "train roberta_tiny --output out": "--data",
-    "train --data shards --output out": "--run",
+    "train --data shards --output out": "RECIPE",
     "train roberta_tny --data shards --output out": "roberta_tiny",
     "train roberta_tiny --data nothing --output out": "nothing",
     "train roberta_tiny --data bert-shards --output out": "data.",

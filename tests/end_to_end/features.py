@@ -267,11 +267,6 @@ PREPARING = [
         "--output out",
         ("out/manifest.json", "shards.*.split", ["validation"]),
     ),
-    row(
-        "ids of the library tokenizers",
-        f"prepare --corpus news --input news.jsonl {TINY} --engine tokenizers --output out\n"
-        "cmp out/rows/train-00000.arrow shards/rows/train-00000.arrow",
-    ),
     # --- prepare: selection, see pipeline/data/selection/README.md
     row(
         "drop exact copies",
@@ -348,7 +343,7 @@ PREPARING = [
     ),
     row(
         "prepare for the run of an earlier run",
-        "prepare --corpus news --input news.jsonl --run run/run.json --tokenizer bpe-tokenizer "
+        "prepare --corpus news --input news.jsonl --recipe run/run.json --tokenizer bpe-tokenizer "
         "--workers 1 --output out\ndiff -r -x .inputs.json -x manifest.json out shards",
     ),
     # --- other commands about text

@@ -226,7 +226,7 @@ def test_spanbert_is_a_bert_with_our_head_in_another_file(
         assert_close(encoder(**shown)[0][0], ours.encoder(*inputs))
     head = load_file(folder / "span_boundary.safetensors")
     assert all(name.startswith("span_boundary.") for name in head) and len(head) == 10
-    continued = read_recipe(str(folder), None).run
+    continued = read_recipe(str(folder)).run
     assert (continued.objective.kind, continued.data.masking) == ("mlm_sbo", "span")
     for (name, one), other in zip(ours.named_parameters(), back.parameters(), strict=True):
         assert torch.equal(one, other), name

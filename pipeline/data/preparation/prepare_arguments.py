@@ -27,7 +27,7 @@ from pipeline.ingest.corpora.published_dumps import ANY_LANGUAGE
 EXAMPLES = example_text(
     "python -m pipeline.prepare --corpus sample --recipe roberta_tiny",
     "python -m pipeline.prepare --corpus news --input may/*.jsonl.zst --dedup near",
-    "python -m pipeline.prepare --corpus news --input news/ --run runs/base/run.json",
+    "python -m pipeline.prepare --corpus news --input news/ --recipe runs/base/run.json",
     "python -m pipeline.prepare --corpus cc-news --months 2016-09..2019-02 --dry-run",
 )
 
@@ -86,13 +86,6 @@ def prepare_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="SHARE",
         help="largest share of unusable records, by number and by bytes; they are skipped and "
         "counted (default: 0.01)",
-    )
-    parser.add_argument(
-        "--engine",
-        choices=["fast", "tokenizers"],
-        default="fast",
-        help="fast: the fastest tokenizer engine for the kind of vocabulary, checked against "
-        "tokenizers; tokenizers: only that library, slow (default: fast)",
     )
     arguments = parser.parse_args(words)
     if not arguments.dedup:

@@ -25,6 +25,7 @@ from pipeline.data.selection.select import Selection
 from pipeline.data.shards.document_index import DOCUMENTS_SCHEMA
 from pipeline.data.shards.manifest import MANIFEST, read_manifest
 from pipeline.data.text.text_tasks import FINER, SplitTask, has_finer_end
+from pipeline.data.tokenizers.document_encoder import FAST, choose_engine
 from pipeline.execution.work_directory import WORK, work_directory
 from pipeline.execution.workers import Executor
 from pipeline.ingest.documents.records import Source
@@ -82,12 +83,7 @@ def plan_job(
 
     sources: the files of `found`, extracted; known: identities of files that were read before.
     """
-    engine = arguments.engine if tokenizer.vocabulary.has_fast_engine else "tokenizers"
-    if engine != arguments.engine:
-        print(
-            "the tokenizer splits words with its own regular expression, so `tokenizers` makes the "
-            "ids, which is slow"
-        )
+    engine = choose_engine(tokenizer.vocabulary)
     weight = sum(task.weight for task in selection.tasks)
     identity = shard_identity(
         run.data, identify_files(sources, known), tokenizer.vocabulary, engine,
@@ -102,7 +98,7 @@ def plan_job(
         sources=sources,
         selection=selection,
         tokenizer=tokenizer,
-        parts=replace(parts_job(arguments, run.data, sources, split_bytes), engine=engine),
+        parts=parts_job(arguments, run.data, sources, split_bytes, engine),
         fingerprint=mark,
         identities=known,
         output=arguments.output or data_root() / "shards" / f"{found.corpus}-{run.name}-{mark}",
@@ -110,7 +106,11 @@ def plan_job(
 
 
 def parts_job(
-    arguments: argparse.Namespace, data: DataSettings, sources: list[Source], split_bytes: int
+    arguments: argparse.Namespace,
+    data: DataSettings,
+    sources: list[Source],
+    split_bytes: int,
+    engine: str = FAST,
 ) -> PrepareJob:
     """The settings that tasks share, without directory and thresholds, which follow later."""
     return PrepareJob(
@@ -120,7 +120,7 @@ def parts_job(
         thresholds={},
         split_bytes=split_bytes,
         compression=arguments.compression,
-        engine=arguments.engine,
+        engine=engine,
     )
 
 

@@ -40,7 +40,7 @@ from pipeline.data.shards.token_counts import count_ids
 from pipeline.data.text.documents import DocumentBatch, DocumentCounts, add_counts
 from pipeline.data.text.sentences import sentence_starts
 from pipeline.data.text.text_tasks import SplitTask
-from pipeline.data.tokenizers.document_encoder import CHECKED_SHARE, TextEncoder
+from pipeline.data.tokenizers.document_encoder import CHECKED_SHARE, FAST, TextEncoder
 from pipeline.data.tokenizers.gigatoken_engine import return_memory
 from pipeline.data.tokenizers.reference_engine import EngineMismatch
 from pipeline.data.tokenizers.token_ids import Tokens, join_tokens, select
@@ -171,7 +171,7 @@ class Worker:
         masking = None
         if job.data.masks.random_ids == "uniform":
             masking = Masking.of(job.data, vocabulary.special, vocabulary.word_starts)
-        encoder = TextEncoder.create(vocabulary, fast=job.engine == "fast")
+        encoder = TextEncoder.create(vocabulary, fast=job.engine == FAST)
         return cls(job, vocabulary, encoder, masking)
 
     def do(self, task: SplitTask) -> None:

@@ -27,6 +27,8 @@ from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.data.tokenizers.word_engine import WORDS_VERSION, WordEngine
 from pipeline.kernels.bits import Bytes
 
+FAST, TOKENIZERS = "fast", "tokenizers"
+"""Engines, as fingerprints of shards name them."""
 CHECKED_SHARE = 2000
 """One document in this many is encoded by both engines and checked for coverage."""
 _PROBE = (
@@ -60,9 +62,23 @@ def _fast_engine(vocabulary: Vocabulary, reference: Reference) -> Engine:
     except RuntimeError as error:
         reason, *_ = str(error).splitlines() or [""]
         raise DataError(
-            f"{fast_engine(vocabulary.kind)} cannot read this vocabulary ({reason}); run with "
-            "--engine tokenizers"
+            f"{fast_engine(vocabulary.kind)} cannot read this vocabulary ({reason})"
         ) from error
+
+
+def choose_engine(vocabulary: Vocabulary) -> str:
+    """FAST, or TOKENIZERS with a printed reason where the fast engine cannot give the same ids."""
+    if not vocabulary.has_fast_engine:
+        reason = "the tokenizer splits words with its own regular expression"
+    else:
+        try:
+            TextEncoder.create(vocabulary)
+        except DataError as error:
+            reason = str(error)
+        else:
+            return FAST
+    print(f"{reason}, so `tokenizers` makes the ids, which is slow", flush=True)
+    return TOKENIZERS
 
 
 @dataclass(slots=True)
@@ -94,8 +110,7 @@ class TextEncoder:
             encoder.encode(probe.buffer, probe.offsets, sentences, checked)
         except EngineMismatch as error:
             raise DataError(
-                f"{fast_engine(vocabulary.kind)} gives wrong ids for this vocabulary "
-                f"({error}); run with --engine tokenizers"
+                f"{fast_engine(vocabulary.kind)} gives wrong ids for this vocabulary ({error})"
             ) from error
         return encoder
 

@@ -11,7 +11,7 @@ from tests.pipeline.test_doctor import by_name, doctor
 def test_lacking_heads_are_named(word_vocabularies: dict[str, Vocabulary], tmp_path: Path) -> None:
     """In the words of `pipeline.plan`; a recipe's name has no such check."""
     model = save_model("BertForMaskedLM", tmp_path / "model", word_vocabularies["wordpiece"])
-    advice = head_advice(read_recipe(str(model), None))
+    advice = head_advice(read_recipe(str(model)))
     for changes, status, said in (
         ([], "warn", advice),
         (["--set", "objective.kind=mlm"], "ok", "all that objective.kind=mlm trains; "),

@@ -1,4 +1,4 @@
-"""What a command line's RECIPE, --recipe, --run and --set choose."""
+"""What a command line's RECIPE, --recipe and --set choose."""
 
 import json
 import sys
@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from pipeline import doctor, plan, prepare, train
-from pipeline.base.command_line import DEFAULT_RECIPE
 from pipeline.base.errors import ConfigError, run_command
 from pipeline.config.settings import override, to_dict
 from pipeline.data.tokenizers.vocabulary import Vocabulary
 from pipeline.recipes import recipe
-from pipeline.released.choice import head_advice, read_recipe, read_settings, read_settings_file
+from pipeline.released.choice import head_advice, read_recipe, read_settings_file
 from tests.pipeline.released.models import save_model
 
 
@@ -21,26 +20,20 @@ def test_settings_come_from_a_recipe_or_a_run_file(tmp_path: Path) -> None:
     run = override(recipe("bert_tiny"), changes)
     file = tmp_path / "run.json"
     file.write_text(json.dumps({"run": to_dict(run)}))
-    assert read_settings(None, None, []).run == recipe(DEFAULT_RECIPE)
-    chosen = read_settings("bert_tiny", None, changes)
+    chosen = read_recipe("bert_tiny", changes)
     assert (chosen.run, chosen.given, chosen.folder) == (run, recipe("bert_tiny"), None)
-    assert read_settings(None, file, []).run == run
-    assert read_settings(None, file, ["seed=8"]).run == override(run, ["seed=8"])
-    with pytest.raises(ConfigError, match=r"bert_tiny and --run .*run.json"):
-        read_settings("bert_tiny", file, [])
-    assert read_recipe(None, file).run == run
-    with pytest.raises(ConfigError, match="neither"):
-        read_recipe(None, None)
+    assert read_recipe(str(file)).run == run
+    assert read_recipe(str(file), ["seed=8"]).run == override(run, ["seed=8"])
     for content in (to_dict(run), {"run": to_dict(run), "versions": {}}):
         file.write_text(json.dumps(content))
         assert read_settings_file(file) == run
     partial = to_dict(recipe("roberta_base"))
     del partial["encoder"]["attention_dropout"]
     for text, said in (
-        ("[1]", "--run .*run.json"),
-        ("{", "--run .*run.json"),
+        ("[1]", "the recipe .*run.json"),
+        ("{", "the recipe .*run.json"),
         (json.dumps(partial), r"encoder\.attention_dropout"),
-        ("", "--run .*run.json"),
+        ("", "the recipe .*run.json"),
     ):
         file.write_text(text) if text else file.unlink()
         with pytest.raises(ConfigError, match=said):
@@ -60,8 +53,8 @@ def test_a_folder_needs_a_slash_and_a_recipes_name_wins(
     bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(bert.parent)
-    assert read_recipe("bert_base", None).run == recipe("bert_base")
-    chosen = read_recipe("./bert_base", None, ["steps=9"])
+    assert read_recipe("bert_base").run == recipe("bert_base")
+    chosen = read_recipe("./bert_base", ["steps=9"])
     assert (chosen.run.name, chosen.run.steps) == ("bert_base-continued", 9)
     assert chosen.folder == Path("bert_base") and chosen.changed == ("steps",)
     Path("mine").mkdir()
@@ -71,7 +64,7 @@ def test_a_folder_needs_a_slash_and_a_recipes_name_wins(
         ("a/b", "hf:a/b"),
     ):
         with pytest.raises(ConfigError, match=said):
-            read_recipe(name, None)
+            read_recipe(name)
 
 
 def test_every_command_refuses_a_model_in_a_line(
@@ -107,26 +100,26 @@ def test_a_head_that_is_lacking_is_named(
     bert: Path, word_vocabularies: dict[str, Vocabulary], tmp_path: Path
 ) -> None:
     """Also of a SpanBERT as it is published: nothing in the folder tells it from a BERT."""
-    chosen, spans = read_recipe(str(bert), None), read_recipe(str(bert), None, SPANS)
+    chosen, spans = read_recipe(str(bert)), read_recipe(str(bert), SPANS)
     bare = save_model("BertModel", tmp_path / "bare", word_vocabularies["wordpiece"])
     for each, *said in (
         (chosen, str(bert), "pairs of segments", "mlm_pair", "--set objective.kind=mlm"),
         (spans, str(bert), "span boundaries", "mlm_sbo", "--set objective.kind=mlm"),
-        (read_recipe(str(bare), None, SPANS), str(bare), "masked words and none of span boundaries",
+        (read_recipe(str(bare), SPANS), str(bare), "masked words and none of span boundaries",
          "mlm_sbo"),
     ):  # fmt: skip
         assert all(part in head_advice(each) for part in (*said, "--new heads"))
     assert head_advice(chosen.with_changes(["objective.kind=mlm"])) == ""
-    assert head_advice(read_recipe("bert_base", None)) == ""
+    assert head_advice(read_recipe("bert_base")) == ""
     assert chosen.run.data.format == recipe("bert_base").data.format
     theirs = recipe("spanbert_base")
     assert spans.run.objective == theirs.objective
     for name in ("format", "segments", "masking", "masks", "mask_mode", "duplicates"):
         assert getattr(spans.run.data, name) == getattr(theirs.data, name), name
-    assert head_advice(read_recipe(str(bert), None, [*SPANS, "objective.kind=mlm"])) == ""
+    assert head_advice(read_recipe(str(bert), [*SPANS, "objective.kind=mlm"])) == ""
 
 
 def test_a_text_decides_how_long_a_model_is_continued(bert: Path) -> None:
-    assert read_recipe(str(bert), None).within_passes(2_000_000).steps == 9_765
-    assert read_recipe(str(bert), None, ["steps=20000"]).within_passes(2_000_000).steps == 20_000
-    assert read_recipe("bert_base", None).within_passes(10) == recipe("bert_base")
+    assert read_recipe(str(bert)).within_passes(2_000_000).steps == 9_765
+    assert read_recipe(str(bert), ["steps=20000"]).within_passes(2_000_000).steps == 20_000
+    assert read_recipe("bert_base").within_passes(10) == recipe("bert_base")

@@ -129,7 +129,7 @@ def test_exports_and_fine_tuning_read_rows_as_the_folder_does(
     }  # fmt: skip
     jobs = [
         [folder, "--output", first],
-        ["--run", first / "run.json", "--from", first, "--output", tmp_path / "fork"],
+        [first / "run.json", "--from", first, "--output", tmp_path / "fork"],
     ]
     for job, changes in zip(jobs, ({}, {"steps": 2, "encoder.rotary_base": 1e6}), strict=True):
         job += ["--data", lesson]

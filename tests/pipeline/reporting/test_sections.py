@@ -67,7 +67,7 @@ def test_one_run(tmp_path: Path, prepared: Path) -> None:
     assert data.tables[0].rows[0][0] == "articles" and "stored masks per row" in data.lines[2]
     assert section(runs, "Scores").tables[0].rows[0][3] == "0.7000 to 0.9000"
     again = section(runs, "To reproduce").commands
-    assert again[0].startswith(f"python -m pipeline.train --run {tmp_path}/run/run.json --data ")
+    assert again[0].startswith(f"python -m pipeline.train {tmp_path}/run/run.json --data ")
     assert again[1] == "again"
 
 

@@ -19,7 +19,6 @@ from tests.pipeline.released.models import save_model
         ("--stop-at 21", "--stop-at 21 is not a step of the run"),
         ("--stop-at 0", "--stop-at 0 is not a step of the run"),
         ("--set epochs=10", "steps=20 and epochs=10 both say"),
-        ("--run x.json", "give either a recipe's name or --run"),
         ("--init model --from run", "--init starts a run from weights, --from from"),
         ("--new vocabulary", "--new names what does not come from --init MODEL_DIR; give"),
         ("--set batch.warmup_steps=21", "batch.warmup_steps=21 is longer than the run"),
@@ -77,7 +76,7 @@ def test_epochs_become_steps_that_a_run_keeps(
     assert job(monkeypatch, [*usual, "--set", "epochs=1.5"]).run.steps == 17
     assert job(monkeypatch, [*usual, "--set", "epochs=2"]).run.steps == rows[lesson] * 2 // 16
     # as a recipe, its epochs hold for other data, unless steps are given
-    again = ["--run", str(tmp_path / "run" / "run.json"), "--data", str(lesson), "--output", "x"]
+    again = [str(tmp_path / "run" / "run.json"), "--data", str(lesson), "--output", "x"]
     assert job(monkeypatch, again).run.steps == rows[lesson] * 3 // 2 // 16
     other = job(monkeypatch, [*again, "--set", "steps=7", "--set", "schedule.warmup_steps=1"]).run
     assert (other.steps, other.epochs) == (7, 0)
@@ -87,7 +86,7 @@ def test_a_run_json_starts_the_same_run(
     trained: Path, lesson: Path, monkeypatch: pytest.MonkeyPatch, arguments: Arguments
 ) -> None:
     record = str(trained / "1x16" / "run.json")
-    parts = ["--run", record, "--data", str(lesson), "--output", str(trained / "1x16")]
+    parts = [record, "--data", str(lesson), "--output", str(trained / "1x16")]
     same = job(monkeypatch, arguments(trained / "1x16", **NO_DROPOUT))
     assert job(monkeypatch, parts).run == same.run
 

@@ -1,8 +1,5 @@
-from pathlib import Path
-
 import pytest
 
-from pipeline.data.preparation.prepare_arguments import prepare_arguments
 from tests.pipeline.preparing import Prepare
 
 
@@ -28,12 +25,3 @@ from tests.pipeline.preparing import Prepare
 def test_bad_arguments_are_one_line(arguments: str, message: str, run: Prepare) -> None:
     error = run("--corpus", *arguments.split(), code=2)
     assert error.startswith("error: ") and error.count("\n") == 1 and message in error
-
-
-def test_settings_are_chosen_by_recipe_or_by_run() -> None:
-    for word, value, chosen in (
-        ("--run", "a/run.json", (None, Path("a/run.json"))),
-        ("--recipe", "bert_tiny", ("bert_tiny", None)),
-    ):
-        arguments = prepare_arguments(["--corpus", "sample", word, value])
-        assert (arguments.recipe, arguments.run) == chosen

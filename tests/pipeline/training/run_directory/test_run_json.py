@@ -222,5 +222,5 @@ def test_any_damage_is_a_line_that_names_the_file(dataset: Dataset, tmp_path: Pa
         try:
             read_settings_file(path)
         except ConfigError as error:
-            assert str(error).startswith(f"--run {path}"), what
+            assert str(error).startswith(f"the recipe {path}"), what
     assert readable < len(wrong)
