@@ -11,7 +11,7 @@ SLOWER = 0.02
 """Largest loss of a predicted rate."""
 RISE = 0.02
 """Largest rise of bytes and of instructions. Two runs of the same versions count the same, so this
-only lets partial sums and block sizes change. The stored masks of a layer's two dropouts are 3 % of
+only lets partial sums and block sizes change. The stored masks of a layer's two dropouts are 4 % of
 the bytes; in the rate, they would pass: bytes take a third of the time."""
 MEMORY = 0.10
 """Largest distance of the counted peak from the planned one."""
