@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from pipeline.config.settings import to_dict
 from pipeline.data.shards.corpus_warnings import describe_unknown
 from pipeline.data.shards.manifest import Manifest
 from pipeline.loading.compatibility import phases_begun
-from pipeline.recipes import RECIPES
+from pipeline.recipes import RECIPES, recipe
 from pipeline.reporting.front_matter import (
     UNCLEAR,
     front_matter,
@@ -151,7 +151,8 @@ def commands(facts: CardFacts) -> list[str]:
     train += ["--output", f"runs/{name}"]
     if run.name != base:
         train += ["--set", f"name={run.name}"]
-    for path, _, value in changes(flat(to_dict(run)), base):
+    # `steps` says what `epochs` came to, and the two exclude each other
+    for path, _, value in changes(flat(to_dict(replace(run, epochs=recipe(base).epochs))), base):
         train += ["--set", f"{path}={_assign(value)}"]
     export = ["python", "-m", "pipeline.export", f"runs/{name}", "--step", str(facts.step)]
     if facts.languages:
