@@ -147,6 +147,10 @@ BAD_INPUT = {
     f"ablate {ARMS} --set encoder.heads=3 --output out": "encoder.heads",
     f"ablate {ARMS} --only lowest:1 --output out": "lowest",
     "ablate --arms nothing.py --corpus sample --output out": "nothing.py",
+    "ablate --recipe babylm_small --arm a --arm b --set optimizer.peak_lr=1e-3 --corpus sample "
+    "--output out": "--train-steps",
+    "ablate --recipe babylm_small --arm a --arm b --set epochs=3 --train-steps 5 --corpus sample "
+    "--output out": "--train-steps",
     # --- plan, doctor, report, status
     "plan roberta_tiny --cpu": "--tokens",
     "plan roberta_tiny --tokens 5 --cpu": "5",
