@@ -1,44 +1,88 @@
 """Plants plausible mistakes in copies of the product, and shows that a test notices each of them.
 
-    python tests/breaks.py                 every mistake, a quarter of an hour on two cores
+    python tests/breaks.py                 every mistake, three quarters of an hour on two cores
     python tests/breaks.py seek kernels/   those whose name or file contains one of these words
 
 The mistakes are in `tests/faults/*.txt`, by file of the product: after what a mistake would do to a
 user, the text that occurs once in the file (-), what replaces it (+), and the tests that have to
-notice (@), if they are not those of the file itself. These run, and one has to fail. A mistake that
-nothing catches, or whose tests take over `MOST_SECONDS` of CPU, is an error: the exit code counts
-them.
+notice (@), each in a line: a file, or a test by its name in pytest. ` -k WORD` chooses among the
+parameters of a test, and then it is the only one. These run, and one has to fail.
+A mistake that nothing catches, or whose tests take over `MOST_SECONDS` of CPU, is an error: the
+exit code counts them.
+
+Tests that notice look from outside, or compare numbers (`CATCHERS`). Those of a module's inner
+parts do not count: they change when code moves, and say nothing about what users see.
 """
 
 import multiprocessing
 import os
 import re
 import resource
+import select
 import shutil
 import signal
+import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Timer
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import NamedTuple, NoReturn
 
 import pytest
 from numba.core.config import reload_config as reload_numba_config
 
 ROOT = Path(__file__).parents[1]
-MOST_SECONDS = 120
+MOST_SECONDS = 60
 """Of CPU, for the tests of one mistake."""
 PATIENCE = 8
 """Seconds of the clock per second of CPU, on slow machines."""
 OURS = ("pipeline", "model", "tests")
 SERVER = multiprocessing.get_context("forkserver")
 """Starts each pytest from a process that has imported libraries, which take longer than tests."""
-SERVER.set_forkserver_preload(["pandas", "pytest", "sklearn.metrics", "torch", "transformers"])
+SERVER.set_forkserver_preload(["tests.launching.libraries"])
+AFTER_SHARDS = (
+    "model/", "pipeline/loading/", "pipeline/planning/", "pipeline/cluster/", "pipeline/training/",
+    "pipeline/evaluation/", "pipeline/downstream/", "pipeline/experiments/", "pipeline/reporting/",
+    "pipeline/diagnosis/",
+)  # fmt: skip
+"""Rooms that tokenizers and shards are made without: their mistakes share those of the tables."""
+
+
+NUMERIC = (
+    # masks, rows, bits and permutations beside slow references
+    "tests/pipeline/data/rows/", "tests/pipeline/kernels/",
+    # order, mixtures, seeks, decoding and dropout keys of what a run reads
+    "tests/pipeline/loading/test_order.py", "tests/pipeline/loading/test_loader.py",
+    "tests/pipeline/loading/test_decode.py", "tests/pipeline/loading/test_micro_batch.py",
+    "tests/pipeline/loading/test_proportions.py", "tests/pipeline/loading/test_resolve.py",
+    # the model and its objectives beside formulas, autograd and transformers
+    "tests/model/", "tests/pipeline/training/weights/test_token_pieces.py",
+    # the optimizer beside its formula, at every stage; rates beside published ones; sums of ranks
+    "tests/pipeline/training/optimizer/", "tests/pipeline/planning/test_schedule.py",
+    "tests/pipeline/training/test_step_count.py", "tests/pipeline/training/test_loss_watch.py",
+    # checkpoints: killed at every point, synced, as safetensors writes them; exports that differ
+    "tests/pipeline/training/checkpoints/test_saver.py",
+    "tests/pipeline/training/checkpoints/test_weight_file.py", "tests/pipeline/test_export.py",
+    # scores beside scikit-learn, scipy, seqeval, SQuAD's script and minicons
+    "tests/pipeline/evaluation/", "tests/pipeline/experiments/test_significance.py",
+    "tests/pipeline/downstream/test_features.py", "tests/pipeline/downstream/test_tfidf.py",
+    # shares, sizes and times by hand; recipes beside their papers
+    "tests/pipeline/base/test_durations.py", "tests/pipeline/base/test_progress.py",
+    "tests/pipeline/execution/test_workers.py", "tests/pipeline/costs/",
+    "tests/pipeline/recipes/", "tests/pipeline/experiments/tables/",
+)  # fmt: skip
+"""Tests that compare what public functions compute with a reference, a peer or published numbers.
+
+They may have the name of a module; what is listed here asks for results, not for inner parts."""
+CATCHERS = ("tests/end_to_end/", "tests/golden/", *NUMERIC)
+"""How names of tests begin that may notice a mistake."""
 
 
 class Fault(NamedTuple):
@@ -50,8 +94,8 @@ class Fault(NamedTuple):
     """What it would do to a user."""
     old: str
     new: str
-    tests: str
-    """File or folder of the tests that notice it."""
+    tests: tuple[str, ...]
+    """That notice it: files, or names in pytest."""
 
 
 def _read_faults(path: Path) -> Iterator[Fault]:
@@ -62,78 +106,236 @@ def _read_faults(path: Path) -> Iterator[Fault]:
             name, *lines = entry.split("\n")
             marks = [line[4:5] for line in lines]
             assert {*marks} <= {*"-+@"}, entry
-            old, new, tests = (
-                "\n".join(line[6:] for line in lines if line[4] == mark) for mark in "-+@"
+            old, new, tests = ([line[6:] for line in lines if line[4] == mark] for mark in "-+@")
+            yield Fault(
+                file,
+                name,
+                "\n".join(old),
+                "\n".join(new),
+                tuple(tests) or (f"tests/{folder}/test_{stem}",),
             )
-            yield Fault(file, name, old, new, tests or f"tests/{folder}/test_{stem}")
 
 
 FAULTS = [fault for path in sorted(ROOT.glob("tests/faults/*.txt")) for fault in _read_faults(path)]
 
 
-def notices(fault: Fault, checkout: Path) -> str:
-    """Plant a mistake in this copy; returns what is wrong with its tests, empty if they fail."""
+class Outcome(NamedTuple):
+    """Of the tests of a mistake."""
+
+    code: int
+    """pytest's exit code."""
+    seconds: float
+    """Of CPU, with children."""
+    failed: str
+    """The test that noticed."""
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the tests; empty if they notice the mistake in time."""
+        if self.code != 1:
+            return "is NOT noticed" if self.code == 0 else f"breaks its tests with code {self.code}"
+        return f"takes {self.seconds:.0f} s of CPU" if self.seconds > MOST_SECONDS else ""
+
+
+def outcome(fault: Fault, checkout: Path) -> Outcome:
+    """Plant a mistake in this copy, and run its tests."""
     source = checkout / fault.file
-    before = source.read_text()
+    before, about = source.read_text(), source.stat()
     assert before.count(fault.old) == 1, fault
     source.write_text(before.replace(fault.old, fault.new))
     try:
-        code, seconds = _run_tests(checkout, fault)
+        return _in_a_process(_run_tests, checkout, fault)
     finally:
         source.write_text(before)
-    if code != 1:
-        return "is NOT noticed" if code == 0 else f"breaks its tests with code {code}"
-    return f"takes {seconds:.0f} s of CPU" if seconds > MOST_SECONDS else ""
+        os.utime(source, ns=(about.st_atime_ns, about.st_mtime_ns))  # its kernels are not stale
 
 
-def _run_tests(checkout: Path, fault: Fault) -> tuple[int, float]:
-    """pytest's exit code, and the CPU seconds of it with its children."""
+def _in_a_process(target: Callable[..., None], *arguments: object) -> Outcome:
     ours, theirs = SERVER.Pipe(duplex=False)
-    process = SERVER.Process(target=_pytest, args=(checkout, fault, theirs))
+    process = SERVER.Process(target=target, args=(*arguments, theirs))
     process.start()
     theirs.close()
     patience = Timer(PATIENCE * MOST_SECONDS, os.killpg, [process.pid, signal.SIGKILL])
     patience.start()  # a mistake may make a test wait forever
     try:
-        result: tuple[int, float] = ours.recv()
+        result = Outcome(*ours.recv())
     except EOFError:
-        result = -signal.SIGKILL, 0.0
+        result = Outcome(-signal.SIGKILL, 0.0, "")
     process.join()
     patience.cancel()
     return result
 
 
-def _pytest(checkout: Path, fault: Fault, answer: Connection) -> None:
+def _run_tests(checkout: Path, fault: Fault, answer: Connection) -> None:
     """In a child of SERVER, which has imported libraries and nothing of the product."""
+    _enter(checkout)
+    with _folder() as folder:
+        kernels = Path(f"{checkout}-kernels")
+        if stale := _stale_kernels(checkout, fault.file):
+            names = [f"{stem}.*" for stem in stale]
+            shutil.copytree(kernels, f"{folder}/kernels", ignore=shutil.ignore_patterns(*names))
+            kernels = Path(f"{folder}/kernels")
+        os.environ["NUMBA_CACHE_DIR"] = str(kernels)
+        reload_numba_config()
+        shared = Path(folder) / "shared"
+        shared.mkdir()
+        if fault.file.startswith(AFTER_SHARDS):
+            for made in Path(f"{checkout}-shared").glob("*"):
+                (shared / made.name).symlink_to(made)
+        with _launcher():
+            notes = _Failures()
+            words = ["-x", "-q", "-p", "no:cacheprovider", "--basetemp", f"{folder}/tests"]
+            chosen = [word for test in fault.tests for word in re.split(" (-k) ", test)]
+            code = pytest.main([*words, *chosen], plugins=[notes])
+    answer.send((int(code), _cpu_seconds(), notes.first))
+
+
+def _stale_kernels(checkout: Path, file: str) -> set[str]:
+    """Stems of the files whose kernels a mistake in this one changes; the others stay compiled.
+
+    numba itself looks only at a kernel's own file. A mistake in a constant that a kernel imports
+    from a file without numba would stay compiled: plant none.
+    """
+    if "numba" not in (checkout / file).read_text():
+        return set()
+    found, texts = {file}, {}
+    for path in checkout.glob("pipeline/**/*.py"):
+        if "numba" in (text := path.read_text()):
+            texts[path.relative_to(checkout).as_posix()] = text
+    while True:
+        names = [name.removesuffix(".py").replace("/", ".") for name in found]
+        more = {
+            path
+            for path, text in texts.items()
+            if any(f"from {name} import" in text for name in names)
+        }
+        if more <= found:
+            return {Path(name).stem for name in found}
+        found |= more
+
+
+def _make_shards(checkout: Path, answer: Connection) -> None:
+    """Make the tokenizers and shards of the tables of commands, in a child of SERVER."""
+    _enter(checkout)
+    os.environ["NUMBA_CACHE_DIR"] = f"{checkout}-kernels"
+    reload_numba_config()
+    shared = Path(f"{checkout}-shared")
+    with _folder() as folder, _launcher():
+        from tests.end_to_end.commands import Commands
+        from tests.end_to_end.features import PREPARATIONS
+
+        (Path(folder) / "shared").symlink_to(shared)
+        factory = SimpleNamespace(getbasetemp=lambda: Path(folder) / "tests")
+        names = [name for name in PREPARATIONS if name.endswith(("tokenizer", "shards"))]
+        Commands(factory, PREPARATIONS).link(" ".join(names), checkout.parent)
+    answer.send((0, _cpu_seconds(), ""))
+
+
+def _enter(checkout: Path) -> None:
+    """Leave the checkout without a mistake, and the terminal."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nothing, stream)
     for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
-        del sys.modules[name]  # of this module, from the checkout without a mistake
+        del sys.modules[name]
     os.chdir(checkout)
     sys.path.insert(0, str(checkout))
     os.environ["PYTHONPATH"] = str(checkout)
-    if "numba" not in (checkout / fault.file).read_text():
-        # No kernel changes, so this copy's mistakes share them: the usual cache has a directory per
-        # state of the product, and would compile them anew for each mistake. A mistake in a
-        # constant that a kernel imports from a file without numba would stay compiled: plant none.
-        os.environ["NUMBA_CACHE_DIR"] = f"{checkout}-kernels"
-        reload_numba_config()
-    code = pytest.main(["-x", "-q", fault.tests, "-p", "no:cacheprovider"])
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    answer.send((int(code), sum(one.ru_utime + one.ru_stime for one in used)))
 
 
 @contextmanager
-def copies(count: int) -> Iterator[SimpleQueue[Path]]:
-    """Copies of the checkout, each for one mistake at a time."""
+def _folder() -> Iterator[str]:
+    """A temporary one that the exit of a forked child leaves alone, unlike tempfile's."""
+    folder = tempfile.mkdtemp()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _launcher() -> Iterator[None]:
+    """The fork server of commands, itself forked from here, where libraries are imported."""
+    from tests.launching import process  # of the copy
+    from tests.launching.shared import WORKER
+
+    class Owner(process.ForkServerOwner):
+        def _start_when_asked(self) -> None:
+            """Forked below instead."""
+
+    owner = Owner()
+    os.environ[WORKER] = "breaks"  # so that pytest starts no other, and shares our folder
+    reading, writing = os.pipe()
+    server = os.fork()
+    if not server:
+        os.close(writing)
+        os.dup2(reading, sys.stdin.fileno())
+        _serve_commands(owner.listener.fileno())
+    os.close(reading)
+    yield
+    os.close(writing)
+    os.waitpid(server, 0)  # counts its seconds
+    owner.close()
+
+
+def _serve_commands(listener: int) -> NoReturn:
+    """Import the product at the first request; returns in no process."""
+    select.select([listener, sys.stdin], [], [])
+    # Its children are processes of their own, not of multiprocessing.
+    resource_tracker._resource_tracker.__init__()
+    multiprocessing.process._parent_process = None
+    try:
+        from tests.launching import fork_server  # of the copy
+        from tests.launching.main_module import run_as_main
+
+        fork_server.import_modules()
+        request = fork_server.ForkServer(socket.socket(fileno=listener)).serve()
+        run_as_main(request["arguments"])
+    except SystemExit as end:
+        if "mpi4py.MPI" in sys.modules:
+            sys.modules["mpi4py.MPI"].Finalize()
+        os._exit(int(end.code or 0))
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def _cpu_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+class _Failures:
+    """A plugin of pytest that keeps the name of the first test that fails."""
+
+    first = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Called by pytest."""
+        if report.failed and not self.first:
+            self.first = report.nodeid
+
+
+@contextmanager
+def copies(count: int, *, with_shards: bool = False) -> Iterator[SimpleQueue[Path]]:
+    """Copies of the checkout, each for one mistake at a time.
+
+    with_shards: they share tokenizers and shards; else each test makes its own.
+    """
     with tempfile.TemporaryDirectory() as folder:
         free: SimpleQueue[Path] = SimpleQueue()
+        shared = Path(folder) / "shared"
+        shared.mkdir()
         for number in range(count):
             copy = Path(folder) / f"checkout-{number}"
             shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "__pycache__", "build"))
+            Path(f"{copy}-kernels").mkdir()
+            Path(f"{copy}-shared").symlink_to(shared)
             free.put(copy)
+        if with_shards:
+            made = _in_a_process(_make_shards, copy)
+            assert made.code == 0, made
         yield free
 
 
@@ -146,20 +348,23 @@ def main() -> None:
         if not words or any(word in f"{fault.file} {fault.name}" for word in words)
     ]
     workers = os.cpu_count() or 1
-    wrong = 0
-    with copies(workers) as free, ThreadPoolExecutor(workers) as pool:
+    wrong, seconds = 0, 0.0
+    rows = any(fault.file.startswith(AFTER_SHARDS) for fault in chosen)
+    with copies(workers, with_shards=rows) as free, ThreadPoolExecutor(workers) as pool:
 
-        def tried(fault: Fault) -> str:
+        def tried(fault: Fault) -> Outcome:
             checkout = free.get()
             try:
-                return notices(fault, checkout)
+                return outcome(fault, checkout)
             finally:
                 free.put(checkout)
 
-        for fault, problem in zip(chosen, pool.map(tried, chosen), strict=True):
-            wrong += bool(problem)
-            print(f"{fault.file}: {fault.name}: {problem or 'noticed'}", flush=True)
-    print(f"{len(chosen) - wrong} of {len(chosen)} mistakes are noticed")
+        for fault, found in zip(chosen, pool.map(tried, chosen), strict=True):
+            wrong += bool(found.problem)
+            seconds += found.seconds
+            noticed = f"noticed by {found.failed} in {found.seconds:.0f} s"
+            print(f"{fault.file}: {fault.name}: {found.problem or noticed}", flush=True)
+    print(f"{len(chosen) - wrong} of {len(chosen)} mistakes are noticed in {seconds:.0f} s of CPU")
     sys.exit(min(wrong, 100))
 
 

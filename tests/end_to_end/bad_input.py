@@ -30,6 +30,7 @@ BAD_INPUT = {
     f"{PREPARE} news.jsonl --set data.duplicates=many": "many",
     f"{PREPARE} news.jsonl --set data.masks.rate=1.5": "1.5",
     f"{PREPARE} news.jsonl --set data.masking=words": "words",
+    f"{PREPARE} news.jsonl --set data.segments.draws=2": "data.segments.draws",
     f"{PREPARE} news.jsonl --set data.masking=electra": "random_share",
     f"{PREPARE} news.jsonl --set data.mask_mode=static": "data.duplicates=10",
     f"{PREPARE} news.jsonl --set data.sequence_length=64": "encoder.positions",
@@ -63,6 +64,7 @@ BAD_INPUT = {
     f"{PREPARE} nothing.jsonl": "nothing.jsonl",
     f"{PREPARE} empty.jsonl": "empty.jsonl",
     f"{PREPARE} latin.jsonl": "iconv",
+    f"{PREPARE} latin.txt --plain-text lines": "latin.txt:3",
     f"{PREPARE} cut.jsonl.gz": "cut.jsonl.gz",
     f"{PREPARE} notes.pdf": "notes.pdf",
     f"{PREPARE} nested.jsonl": "nested.jsonl",
@@ -76,8 +78,14 @@ BAD_INPUT = {
     "train_tokenizer --corpus own --input news.jsonl --output shards": "shards",
     "inspect nothing": "nothing",
     "inspect shards --sequence 99999999": "99999999",
+    "inspect shards --split train --sequence 2009": "2009",
     "inspect shards --split test": "test",
     "inspect shards --corpus own": "--corpus",
+    'cp -rL shards out\nsed -i \'s/"mask": 4/"mask": 5/\' out/manifest.json\n'
+    "inspect out --verify --workers 1": "tokenizer.mask",
+    "cp -rL shards out\nsed -i s:rows/train:rows/../rows/train: out/manifest.json\n"
+    "inspect out": "not rows/NAME",
+    "mkdir cache\nchmod o+w cache\nNUMBA_CACHE_DIR=cache inspect news.jsonl": "by everybody",
     # --- train
     "train roberta_tiny --output out": "--data",
     "train --data shards --output out": "RECIPE",
@@ -97,6 +105,7 @@ BAD_INPUT = {
     f"{TRAIN} --set optimizer.kind=adam": "adam",
     f"{TRAIN} --set encoder.heads=3": "encoder.heads",
     f"{TRAIN} --set precision=fp16": "fp16",
+    f"{TRAIN} --set encoder.position_offset=1": "encoder.position_offset",
     f"{TRAIN} --set schedule.kind=inverse_sqrt --set schedule.warmup_steps=0": "warmup_steps",
     f"{TRAIN} --set checkpoint.keep_every=4": "keep_every",
     f"{TRAIN} --set objective.kind=mlm_pair": "data.segments.label",
@@ -111,7 +120,12 @@ BAD_INPUT = {
     f"{TRAIN} --init exported --set encoder.layers=1": "encoder.layers",
     f"{TRAIN} --new positions": "--init",
     f"{TRAIN} --from nothing": "nothing",
+    "train_tokenizer --corpus own --input news.jsonl --recipe roberta_tiny --output other\n"
+    "prepare --corpus own --input news.jsonl --recipe roberta_tiny --tokenizer other --workers 1 "
+    f"--output own\ntrain roberta_tiny --from run --data own --output out {SIX} "
+    "--set steps=8": "same tokenizer",
     f"cp -rL run out\n{TRAIN} --set steps=7": "steps=6",
+    f"cp -rL run out\ncp lease.json out/lease.json\n{TRAIN}": "node9",
     f"cp -rL run out\ntrain roberta_tiny --data more-shards --output out {SIX}": "more-shards",
     # --- export, evaluate
     "export run": "--output",
@@ -158,6 +172,7 @@ BAD_INPUT = {
     "plan roberta_tiny --tokens 1e9 --cpu --nodes 0": "--nodes",
     "plan roberta_tiny --data nothing --cpu": "nothing",
     "doctor --set steps=3": "--recipe",
+    "bash -c 'ulimit -n 200 && python -m pipeline.doctor'": "open files",
     "doctor --recipe bert_tiny --data shards": "shards fit the recipe",
     "report run": "--output",
     "report shards --text": "shards",

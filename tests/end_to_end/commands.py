@@ -43,9 +43,10 @@ Fact = str | tuple[str, str] | tuple[str, str, Any]
     "WORD"                  it prints this
     ("FILE", "WORD")        the file contains this; a folder: it has a file of this name
     ("FILE", "a.0.b", X)    this value in a JSON file (of JSON lines: in the last line), a column in
-                            a Parquet or Arrow file, or its number of rows ("rows"); "-" is what the
-                            command prints. "a.#" is the number of items of a, and "a.*.b" that of
-                            each. A pair is a range, both ends included; a float equals to 1e-4.
+                            a Parquet or Arrow file, or the number of rows or lines ("rows"); "-" is
+                            what the command prints. "a.#" is the number of items of a, and "a.*.b"
+                            that of each. A pair is a range, both ends included; a float equals to
+                            1e-4.
 
 FILE may be a glob for one file.
 """
@@ -210,7 +211,8 @@ def _values(path: Path) -> Any:
         table = pa.ipc.open_file(path).read_all() if arrow else pq.read_table(path)
         return {"rows": len(table)} | table.to_pydict()
     if path.suffix == ".jsonl":
-        return json.loads(path.read_text().splitlines()[-1])
+        lines = path.read_text().splitlines()
+        return {"rows": len(lines)} | json.loads(lines[-1])
     return json.loads(path.read_text())
 
 

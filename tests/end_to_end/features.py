@@ -140,6 +140,12 @@ READING = [
         "cut",
     ),
     row(
+        "skip a licence among texts",
+        "mkdir in\ncp blank.txt in/stories.txt\ncp stories.txt in/LICENSE.txt\n"
+        f"prepare --corpus own --input in {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 40),
+    ),
+    row(
         "prepare a dump of a wiki",
         f"prepare --corpus wikipedia --input dump.xml {TINY} --output out",
         ("out/manifest.json", "corpora.wikipedia.documents", 40),
@@ -183,6 +189,7 @@ READING = [
         f"prepare --corpus both --input cc-news=news.jsonl stories=more.jsonl {TINY} --output out",
         ("out/manifest.json", "corpora.cc-news.documents", 300),
         ("out/manifest.json", "corpora.stories.documents", 100),
+        ("out/manifest.json", "shards.#", 4),
     ),
     row(
         "prepare a corpus for each folder",
@@ -303,7 +310,7 @@ PREPARING = [
             ("out/manifest.json", "totals.documents", kept),
         )
         for rule, kept in {
-            "min-words=5": 120,
+            "min-words=60": 120,
             "max-words=9": 10,
             "min-letters=0.8": 110,
             "max-repeated=0.3": 120,
@@ -376,6 +383,11 @@ PREPARING = [
         "300 kept, 100.0%",
     ),
     row(
+        "inspect copies",
+        "cp more.jsonl a.jsonl\ncp more.jsonl b.jsonl\ninspect more.jsonl a.jsonl b.jsonl",
+        "66.7% of those kept are exact copies",
+    ),
+    row(
         "inspect what rules would drop",
         "inspect mixed.jsonl --corpus own --filter gopher-repetition --map tidy.py:tidy",
         "gopher-repetition: over 16 %",
@@ -429,7 +441,14 @@ RUNS = [
     row(
         "train with another schedule",
         f"train roberta_tiny --data shards --output out {SIX} --set schedule.kind=cosine",
-        ("out/metrics.jsonl", "learning_rate", (0, 0.002)),
+        ("out/metrics.jsonl", "loss", 7.44557),
+    ),
+    row(
+        "train at a constant rate that falls at the end",
+        f"train roberta_tiny --data shards --output out {SIX} "
+        "--set schedule.kind=warmup_stable_decay --set schedule.decay_steps=3 "
+        "--set schedule.decay_shape=one_minus_sqrt",
+        ("out/metrics.jsonl", "loss", 7.44039),
     ),
     row(
         "train in bf16",
@@ -451,13 +470,42 @@ RUNS = [
         ("out/metrics.jsonl", "loss", LOSS),
     ),
     row(
+        "resume where the newest checkpoint is gone",
+        f"train roberta_tiny --data shards --output out {SIX} --set checkpoint.every=2\n"
+        "rm -r out/checkpoints/step-00000006\n"
+        f"train roberta_tiny --data shards --output out {SIX} --set checkpoint.every=2",
+        "resuming after step 4",
+        ("out/metrics.jsonl", "rows", 6),
+        ("out/metrics.jsonl", "loss", LOSS),
+    ),
+    row(
+        "the slowest of three ranks",
+        f"torchrun 3 train roberta_tiny --data shards --output out {SIX}",
+        ("out/metrics.jsonl", "slowest_ratio", (1.0, 99.0)),
+        ("out/metrics.jsonl", "loss", LOSS),
+    ),
+    row(
+        "a requeued job takes its run up at once",
+        "cp -rL run out\ncp lease.json out/lease.json\n"
+        f"SLURM_JOB_ID=7 SLURM_RESTART_COUNT=1 train roberta_tiny --data shards --output out {SIX}",
+        "nothing to do",
+    ),
+    row(
+        "say which ranks are missing",
+        "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=0 "
+        f"TENFOLD_TIMEOUT_SECONDS=1 train roberta_tiny --data shards --output out {SIX}",
+        "rank(s) 1 of 2",
+        NOTHING,
+        code=70,
+    ),
+    row(
         "a finished run has nothing to do",
         f"train roberta_tiny --data shards --output run {SIX}",
         "nothing to do",
     ),
     row(
         "stop before the time is over",
-        f"train roberta_tiny --data shards --output out {SIX} --hours 0.00001",
+        f"train roberta_tiny --data shards --output out {SIX} --hours 0.0025",
         ("out", "INTERRUPTED"),
         code=75,
     ),
@@ -465,16 +513,27 @@ RUNS = [
         "a run that diverges",
         f"train roberta_tiny --data shards --output out {SIX} --set steps=30 "
         "--set optimizer.kind=adamw --set optimizer.peak_lr=1e30",
-        "last",
+        "10 steps in a row",
         code=3,
+    ),
+    row(
+        "go back before a spike, once",
+        f"train roberta_tiny --data shards --output out {SIX} --set steps=20 {ADAM} "
+        "--set optimizer.peak_lr=0.1 --set spikes.deviations=0.1 --set spikes.window=3 "
+        "--set spikes.rollbacks=1",
+        "spikes.rollbacks=1 are used up",
+        code=3,
+        goes=True,
     ),
     # --- train: data
     row(
         "train in phases",
         f"train roberta_tiny --data shards short-shards --output out {SIX} "
         f"--set 'phases=[{PHASE_OF_16}]'",
+        "phase 2: steps 4 to 6, sequences of 32",
         ("out/metrics.jsonl", "phase", 2),
         ("out/metrics.jsonl", "sequence_length", 32),
+        ("out/metrics.jsonl", "loss", 7.44018),
     ),
     row(
         "phases of other masks and dropout",
@@ -483,28 +542,33 @@ RUNS = [
         f"--set 'phases=[{PHASE_OF_32}]' "
         '--set \'phases.0.settings=["data.masks.rate=0.3", "encoder.dropout=0.1"]\'',
         ("out/metrics.jsonl", "phase", 2),
+        ("out/metrics.jsonl", "loss", 7.41470),
     ),
     row(
         "train on a mixture",
         f"train roberta_tiny --data two-shards --output out {SIX} --set 'batch.mixture={MIXTURE}'",
         ("out/metrics.jsonl", "validation_loss/stories", (6, 8)),
+        ("out/metrics.jsonl", "loss", 7.35668),
     ),
     row(
         "train on a mixture by an exponent",
         f"train roberta_tiny --data shards more-shards --output out {SIX} "
         "--set batch.mixture_exponent=0.3",
         ("out/metrics.jsonl", "validation_loss/more", (6, 8)),
+        ("out/metrics.jsonl", "loss", 7.35281),
     ),
     row(
         "train on one of two corpora",
         f"train roberta_tiny --data two-shards --output out {SIX} "
         "--set 'batch.corpora=[\"cc-news\"]'",
         ("out/metrics.jsonl", "step", 6),
+        ("out/metrics.jsonl", "loss", 7.34452),
     ),
     row(
         "train passes over the data",
         "train roberta_tiny --data more-shards --output out --set epochs=0.5 --set logging.every=1",
         ("out/metrics.jsonl", "step", 4),
+        ("out/metrics.jsonl", "loss", 7.45426),
     ),
     row(
         "small data: a budget of words of BabyLM's six files, and passes over it",
@@ -523,16 +587,19 @@ RUNS = [
         f"train roberta_tiny --data shards --output out {SIX} --set batch.step_tokens=512 "
         "--set batch.warmup_steps=2 --set batch.first_sequences=8",
         ("out/metrics.jsonl", "step", 6),
+        ("out/metrics.jsonl", "loss", 7.38607),
     ),
     row(
         "documents that do not see each other",
         f"train roberta_tiny --data shards --output out {SIX} --set batch.attention=document",
         ("out/metrics.jsonl", "step", 6),
+        ("out/metrics.jsonl", "loss", 7.44361),
     ),
     row(
         "held-out masks at a rate of their own",
         f"train roberta_tiny --data shards --output out {SIX} --set validation.mask_rate=0.3",
         ("out/metrics.jsonl", "validation_mask_rate", 0.3),
+        ("out/metrics.jsonl", "validation_loss", 7.36307),
     ),
     row(
         "copies of shards on the node",
@@ -545,12 +612,21 @@ RUNS = [
         "start from a model",
         f"train roberta_tiny --init exported --data shards --output out {SIX}",
         "held-out loss",
+        "no forgetting",
+        ("out/metrics.jsonl", "loss", 7.26986),
+    ),
+    row(
+        "a general sample before and after training",
+        f"train roberta_tiny --init exported --data shards --output out {SIX}\n"
+        "grep --count general_ out/metrics.jsonl",
+        "2",
     ),
     row(
         "start from a model with more layers and longer rows",
         f"train roberta_tiny --init exported --data shards --output out {SIX} --new positions "
         "--set encoder.positions=64 --set encoder.layers=3",
         ("out/metrics.jsonl", "step", 6),
+        ("out/metrics.jsonl", "loss", 7.25563),
     ),
     row(
         "start from a model with another vocabulary",
@@ -560,19 +636,35 @@ RUNS = [
         "--set data.vocab_size=500 --workers 1 --output own\n"
         f"train roberta_tiny --init exported --data own --output out {SIX} --new vocabulary "
         "--set data.vocab_size=500",
-        ("out/metrics.jsonl", "step", 6),
+        ("out/metrics.jsonl", "loss", 5.62103),
     ),
     row(
         "continue a model of transformers",
         "prepare --corpus mine --input news.jsonl --recipe ./exported --workers 1 --output mine\n"
         f"train ./exported --data mine --output out {SIX} --set precision=fp32",
         ("out/run.json", "run.name", "exported"),
+        ("out/metrics.jsonl", "rows", 7),
+    ),
+    row(
+        "plan of a continued model for more passes than are usual",
+        "prepare --corpus mine --input news.jsonl --recipe ./exported --workers 1 --output mine\n"
+        "train ./exported --data mine --output out --set steps=90000 --dry-run",
+        "90,000 steps",
     ),
     row(
         "fork a run with more data",
         f"train roberta_tiny --from run/checkpoints/step-00000006 --data shards more-shards "
         f"--output out {SIX} --set steps=8",
         ("out/metrics.jsonl", "step", 8),
+        ("out/checkpoints", "step-00000008"),
+        ("out/metrics.jsonl", "loss", 7.31516),
+    ),
+    row(
+        "plan of a step that is larger than the data",
+        f"train roberta_tiny --data more-shards --output out {SIX} --set batch.sequences=1024 "
+        "--dry-run",
+        "more than once",
+        NOTHING,
     ),
     row(
         "plan of a run",
@@ -588,9 +680,10 @@ RUNS = [
     ),
     row(
         "checkpoints that stay",
-        f"train roberta_tiny --data shards --output out {SIX} --set checkpoint.keep=1 "
-        "--set checkpoint.keep_every=3",
+        f"train roberta_tiny --data shards --output out {SIX} --set checkpoint.keep=2 "
+        "--set checkpoint.every=1 --set checkpoint.keep_every=3",
         ("out/checkpoints", "step-00000003"),
+        ("out/checkpoints", "step-00000005"),
     ),
     row(
         "checkpoints at counts of words",
@@ -624,7 +717,7 @@ RUNS = [
         "export a step, and with scores",
         "export run --step 3 --output early\nexport run --scores tuned/scores.json --output out",
         ("early", "model.safetensors"),
-        ("out/README.md", "classification"),
+        ("out/README.md", '16 rows, 1.0 epochs"}]}]}]\n---'),
     ),
     row("score a run on held-out rows", "evaluate run --data shards --json", ("-", "loss", (6, 8))),
     row(
@@ -712,6 +805,8 @@ AROUND = [
         "--learning-rate 1e-3 --length 32 --train-rows 20 --first-seed 7 --labels 1 2 "
         "--protocol small --output out",
         ("out/scores.json", "scores.accuracy.n", 1),
+        ("out/scores.json", "data.train", 20),
+        ("out/scores.json", "runs.0.seed", 7),
     ),
     # --- ablate
     row(
@@ -763,7 +858,13 @@ AROUND = [
         ("page.html", "classification"),
     ),
     row("report a run as text", "report run --text", "Curves"),
+    row(
+        "report a run whose history is no history",
+        "cp -rL run out\ntruncate --size=1T out/history.tsv\nreport out --text",
+        "Curves",
+    ),
     row("status of a run", "status run", "finished"),
+    row("status of two runs", "cp -rL run second\nstatus run second", "run ", "second"),
     row("status of runs for scripts", "status run --json", ("-", "0.progress.step", 6)),
     row("list recipes", "tenfold recipes", "modernbert_large"),
     row("list settings", "tenfold settings bert_base optimizer", "optimizer.peak_lr"),

@@ -233,6 +233,11 @@ def utterances(seed: int) -> bytes:
 
 
 CONTENT = Callable[[], bytes]
+LEASE = {
+    "token": "t", "host": "node9", "place": "another machine", "process": 9, "process_started": "1",
+    "slurm_job": "7", "slurm_restart_count": 0,
+}  # fmt: skip
+"""Of a run that a job on another machine holds."""
 TEXTS: dict[str, CONTENT | dict[str, CONTENT]] = {
     "news.jsonl": news,
     "more.jsonl": lambda: news(100, seed=2),
@@ -250,6 +255,8 @@ TEXTS: dict[str, CONTENT | dict[str, CONTENT]] = {
     "news.tsv": lambda: csv("\t", stories(40)),
     "stories.txt": lambda: "\n".join(stories(40)).encode(),
     "blank.txt": lambda: "\n\n".join(stories(40)).encode(),
+    "latin.txt": lambda: "\n".join([*stories(2), "caf\xe9", *stories(2)]).encode("latin-1"),
+    "lease.json": lambda: json.dumps(LEASE).encode(),
     "books": {f"{n}.txt": functools.partial(book, n) for n in range(12)},
     "files": {
         f"{n:03}.txt": functools.partial(str.encode, text) for n, text in enumerate(stories(100))

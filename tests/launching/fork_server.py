@@ -160,13 +160,18 @@ def _load_kernels() -> None:
                         kernel.compile(signature)
 
 
-def main() -> None:
-    listener = socket.socket(fileno=int(sys.argv[1]))
+def import_modules() -> None:
+    """Import what the commands import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         process_group.deepspeed_library()  # without its output
         for module in MODULES:
             importlib.import_module(module)
+
+
+def main() -> None:
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    import_modules()
     _load_kernels()
     gc.collect()
     gc.freeze()

@@ -48,9 +48,9 @@ class ForkServerOwner:
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp()
         self._python = sys.executable  # a test may set it to `quick_python`, which needs the server
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(f"{self._folder}/socket")
-        self._listener.listen(64)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(f"{self._folder}/socket")
+        self.listener.listen(64)
         self._server: subprocess.Popen[bytes] | None = None
         self._closing, self._close = socket.socketpair()
         os.environ[ADDRESS] = f"{self._folder}/socket"
@@ -63,9 +63,9 @@ class ForkServerOwner:
         self._thread.start()
 
     def _start_when_asked(self) -> None:
-        ready, _, _ = select.select([self._listener, self._closing], [], [])
-        if self._listener in ready:
-            number = self._listener.fileno()
+        ready, _, _ = select.select([self.listener, self._closing], [], [])
+        if self.listener in ready:
+            number = self.listener.fileno()
             self._server = subprocess.Popen(
                 [self._python, "-m", "tests.launching.fork_server", str(number)],
                 cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[number],
@@ -76,7 +76,7 @@ class ForkServerOwner:
         """End the server and its children."""
         self._close.close()
         self._thread.join()
-        self._listener.close()
+        self.listener.close()
         if self._server is not None and self._server.stdin is not None:
             self._server.stdin.close()
             self._server.wait()
