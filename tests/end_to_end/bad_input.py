@@ -64,7 +64,6 @@ BAD_INPUT = {
     f"{PREPARE} nothing.jsonl": "nothing.jsonl",
     f"{PREPARE} empty.jsonl": "empty.jsonl",
     f"{PREPARE} latin.jsonl": "iconv",
-    f"{PREPARE} latin.txt --plain-text lines": "latin.txt:3",
     f"{PREPARE} cut.jsonl.gz": "cut.jsonl.gz",
     f"{PREPARE} notes.pdf": "notes.pdf",
     f"{PREPARE} nested.jsonl": "nested.jsonl",

@@ -146,6 +146,12 @@ READING = [
         ("out/manifest.json", "totals.documents", 40),
     ),
     row(
+        "skip labels beside texts in a tar",
+        "cp -rL files in\ncp stories.txt in/labels.yaml\ntar -cf in.tar in\n"
+        f"prepare --corpus own --input in.tar {TINY} --output out",
+        ("out/manifest.json", "totals.documents", 100),
+    ),
+    row(
         "prepare a dump of a wiki",
         f"prepare --corpus wikipedia --input dump.xml {TINY} --output out",
         ("out/manifest.json", "corpora.wikipedia.documents", 40),
@@ -202,6 +208,12 @@ READING = [
         f"prepare --corpus own --input bad.jsonl --max-bad-fraction 0.1 {TINY} --output out",
         ("out/manifest.json", "totals.documents", 97),
         ("out/manifest.json", "corpora.own.bad.#", 2),
+    ),
+    row(
+        "name a line that is in another encoding",
+        f"prepare --corpus own --input latin.txt --plain-text lines {TINY} --output out",
+        "latin.txt:3",
+        code=2,
     ),
     row(
         "allow unknown characters",
@@ -384,7 +396,8 @@ PREPARING = [
     ),
     row(
         "inspect copies",
-        "cp more.jsonl a.jsonl\ncp more.jsonl b.jsonl\ninspect more.jsonl a.jsonl b.jsonl",
+        "mkdir in\ncp more.jsonl in/a.jsonl\ncp more.jsonl in/b.jsonl\ncp more.jsonl in/c.jsonl\n"
+        "inspect in",
         "66.7% of those kept are exact copies",
     ),
     row(
@@ -705,7 +718,7 @@ RUNS = [
         "export run --output out --language en",
         ("out", "model.safetensors"),
         ("out", "tokenizer.json"),
-        ("out/README.md", "language"),
+        ("out/README.md", 'language: ["en"]'),
     ),
     row(
         "export every checkpoint",
