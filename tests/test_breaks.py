@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.breaks import FAULTS, ROOT, copies, outcome
+from tests.breaks import CATCHERS, FAULTS, ROOT, copies, outcome
 
 DOZEN = (
     "special tokens are predicted", "the second segment starts a token late",
@@ -16,6 +16,13 @@ DOZEN = (
     "ties have the rank of the last", "weights are not aligned",
 )  # fmt: skip
 """Quick ones of the faults that would cost a model; `make test-all` plants all."""
+GOING = (
+    "pipeline/data/takedown/", "pipeline/data/leftovers/", "pipeline/clean.py", "pipeline/remote/",
+    "pipeline/data/text/losses.py", "pipeline/data/selection/signature_store.py",
+    "pipeline/costs/preparation/site_pages.py", "pipeline/ingest/compression/",
+    "pipeline/ingest/extraction/packs.py", "pipeline/ingest/extraction/warc.py",
+)  # fmt: skip
+"""Files that will be dropped with their mistakes, whose tests are still those of the file."""
 
 
 def test_every_mistake_fits_the_code() -> None:
@@ -28,6 +35,7 @@ def test_every_mistake_fits_the_code() -> None:
             file, _, name = re.split(r"\[| -k ", test)[0].partition("::")
             assert (ROOT / file).exists(), fault
             assert not name or f"def {name}(" in (ROOT / file).read_text(), fault
+            assert test.startswith(CATCHERS) or fault.file.startswith(GOING), fault
 
 
 @pytest.fixture(scope="module")
