@@ -75,9 +75,9 @@ NUMERIC = (
     # the optimizer beside its formula, at every stage; rates beside published ones; sums of ranks
     "tests/pipeline/training/optimizer/", "tests/pipeline/planning/test_schedule.py",
     "tests/pipeline/training/test_step_count.py", "tests/pipeline/training/test_loss_watch.py",
-    # checkpoints: killed at every point, synced, as safetensors writes them; exports that differ
+    # checkpoints: killed at every point, synced, as safetensors writes them
     "tests/pipeline/training/checkpoints/test_saver.py",
-    "tests/pipeline/training/checkpoints/test_weight_file.py", "tests/pipeline/test_export.py",
+    "tests/pipeline/training/checkpoints/test_weight_file.py",
     # scores beside scikit-learn, scipy, seqeval, SQuAD's script and minicons
     "tests/pipeline/evaluation/", "tests/pipeline/experiments/test_significance.py",
     "tests/pipeline/downstream/test_features.py", "tests/pipeline/downstream/test_tfidf.py",

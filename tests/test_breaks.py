@@ -12,7 +12,7 @@ DOZEN = (
     "special tokens are predicted", "the second segment starts a token late",
     "an order that meets places twice", "kept words count as masked",
     "a mixture starts its cycles again", "an inverse root rises", "ranks differ in micro-batches",
-    "lost fsync", "a part does another's share", "a rank holds all moments",
+    "lost fsync", "a part does another's share", "a model is padded downwards",
     "ties have the rank of the last", "weights are not aligned",
 )  # fmt: skip
 """Quick ones of the faults that would cost a model; `make test-all` plants all."""

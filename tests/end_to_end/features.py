@@ -719,6 +719,7 @@ RUNS = [
         ("out", "model.safetensors"),
         ("out", "tokenizer.json"),
         ("out/README.md", 'language: ["en"]'),
+        ("out/tokenizer_config.json", "model_max_length", 32),
     ),
     row(
         "export every checkpoint",
@@ -853,6 +854,10 @@ AROUND = [
         "plan a run for GPUs",
         "plan roberta_base --tokens 36e9 --nodes 8 --gpus-per-node 4 --nics 2 --gpu h200 "
         "--price 2.5 --json",
+        ("-", "sections.memory.2.value", 31181856),
+        ("-", "sections.memory.13.value", 25261905368),
+        ("-", "sections.memory.14.value", 851),
+        ("-", "sections.step.2.value", 0.0147354),
         NOTHING,
     ),
     row(
