@@ -1,6 +1,6 @@
 """Plants plausible mistakes in copies of the product, and shows that a test notices each of them.
 
-    python tests/breaks.py                 every mistake, three quarters of an hour on two cores
+    python tests/breaks.py                 every mistake, a quarter of an hour on two cores
     python tests/breaks.py seek kernels/   those whose name or file contains one of these words
 
 The mistakes are in `tests/faults/*.txt`, by file of the product: after what a mistake would do to a
