@@ -14,9 +14,6 @@ from pipeline.downstream.reading.division import DIVISION_SEED
 from pipeline.downstream.reading.examples import Example
 from pipeline.downstream.reading.labels import describe_labels
 
-MANY_COPIES = 0.01
-"""Share of a development set with a copy in the training set above which users are warned."""
-
 
 @dataclass(frozen=True, slots=True)
 class Copies:
@@ -35,7 +32,7 @@ class Copies:
             f"{self.in_train:,} of {self.checked:,} {self.name} examples ({share:.1%}) have the "
             "texts of a training example"
         )
-        if share <= MANY_COPIES:
+        if share <= 0.01:
             return found
         return f"warning: {found}, so their scores are too high; drop them from one of the files"
 
