@@ -10,9 +10,9 @@ dropped.
 HTML is read as a page of its site, the first folder in its name. Other XML is
 counted as bad: as text it would keep its tags.
 
-NUL bytes between members, as in concatenated archives, are skipped. An invalid header or a
-truncated archive raises a DataError. (tarfile with ignore_zeros also skips damaged headers
-silently.)
+Blocks of zeros between members, as in concatenated archives, are skipped. An invalid header or a
+truncated archive raises a DataError. (tarfile ends in silence at a damaged header and at a cut
+between two members, and unpacks a pax header of any size.)
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _decoded(content: bytes, where: str, path: str) -> Records:
 def _members(stream: BlockFile, name: str) -> Iterator[tuple[tarfile.TarInfo, _Member]]:
     """Yield each member's start, header and content, in order; skips what is not read of one."""
     long_name, pax, ended = "", dict[str, str](), False
-    while block := _header(stream):
+    while block := stream.read(_BLOCK):
         ended = block.count(0) == len(block)
         if ended:
             continue
@@ -241,15 +241,6 @@ def _members(stream: BlockFile, name: str) -> Iterator[tuple[tarfile.TarInfo, _M
         stream.read(padding)
     if not ended:  # a whole archive ends in zeros
         raise EOFError
-
-
-def _header(stream: BlockFile) -> bytes:
-    """The next header, or zeros; after zeros a header can start at any byte."""
-    block = stream.read(_BLOCK)
-    header = block.lstrip(b"\0")
-    if not header or len(header) == len(block):
-        return block
-    return header + stream.read(_BLOCK - len(header))
 
 
 def _pax_fields(content: bytes) -> dict[str, str]:
