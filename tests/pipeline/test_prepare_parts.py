@@ -35,7 +35,7 @@ def test_a_part_leaves_what_a_living_one_does_and_another_does_the_rest(
 
 
 def mixed_corpus(folder: Path) -> list[Path]:
-    """Inputs that become packs, an extracted file with several units, and files that are read."""
+    """Inputs that become packs, an extracted file, and files that are read."""
     small = folder / "small"
     small.mkdir(parents=True)
     for number in range(80):

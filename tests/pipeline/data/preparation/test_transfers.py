@@ -141,7 +141,7 @@ def test_a_dry_run_estimates_from_beginnings_and_keeps_nothing(news: News, tmp_p
     text = news("--dry-run")
     assert "2 files of" in text and " to fetch, at most " in text
     assert "cc-news: about 25 documents" in text
-    disk = r"^disk: about .* \(copies of published files .*, documents .*, units"
+    disk = r"^disk: about .* \(copies of published files .*, documents .*, documents that wait"
     assert re.search(disk, text, re.M)
     assert not (tmp_path / "downloads").exists() and not (tmp_path / "documents").exists()
     news("--keep-downloads", months="2019-02")
