@@ -62,7 +62,7 @@ NUMERIC = (
     # words, near-copies and rules beside other implementations; ids beside the library's
     "tests/pipeline/data/selection/test_words.py", "tests/pipeline/data/selection/test_minhash.py",
     "tests/pipeline/data/selection/test_rule_sets.py", "tests/pipeline/data/tokenizers/",
-    "tests/pipeline/data/preparation/test_held_out_copies.py",
+    "tests/pipeline/ingest/compression/test_codecs.py", "tests/pipeline/data/text/test_excluded.py",
     # sentences, encodings and wikitext: texts in, texts out
     "tests/pipeline/data/text/test_sentences.py", "tests/pipeline/data/text/test_giants.py",
     "tests/pipeline/ingest/encodings/", "tests/pipeline/ingest/wikitext/",
