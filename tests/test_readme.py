@@ -292,7 +292,8 @@ def _sources(folder: str) -> str:
 def test_options_in_the_text_exist(page: Page) -> None:
     if page.name.startswith("docker/"):
         return  # options of other programs
-    sources = _sources("tests/null_gpu" if page.name.startswith("tests/null_gpu/") else "pipeline")
+    folder = page.name.rpartition("/")[0]
+    sources = _sources(folder if folder in ("tests/null_gpu", "tests/golden") else "pipeline")
     for span in page.spans():
         for option in re.findall(r"(?:^|\s)--([a-z][a-z0-9-]+)", span):
             assert f'"--{option}"' in sources or option in THEIRS, option
