@@ -10,15 +10,17 @@ from __future__ import annotations
 import email.utils
 import functools
 import http.client
+import io
 import os
 import re
+import socket
 import string
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import IO
+from typing import IO, Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pipeline import __version__
@@ -30,6 +32,9 @@ MOST_FILE_BYTES = 1 << 44
 """16 TiB, the largest file of ext4; a length above it is damage."""
 _SILENCE_SECONDS = 60
 """Timeout for a server that sends nothing."""
+_WATCHED_SECONDS, _LEAST_BYTES = 60.0, 60_000
+"""So many bytes must come in so much time of waiting for them: each single byte of a server that
+sends one per second is in time."""
 _BLOCK_BYTES = 1 << 20
 _MOST_LIST_BYTES = 16 << 20
 """Largest list as it is sent; those of dumps and months have up to about a megabyte."""
@@ -68,6 +73,68 @@ class Redirects(urllib.request.HTTPRedirectHandler):
             raise urllib.error.HTTPError(newurl, code, f"from {req.type} to {scheme}", headers, fp)
         fp.close()  # or all of its body would be read, of any length
         return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+class Watched(io.RawIOBase):
+    """A connection's bytes. Raises TimeoutError if they come too slowly to ever end."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        """raw: the socket's own file."""
+        self.raw = raw
+        self.waited = 0.0
+        self.bytes = 0
+
+    def readable(self) -> bool:
+        """True, as `io.BufferedReader` asks."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what there is; only the wait for it counts, not what is done with it."""
+        began_at = time.monotonic()
+        size = self.raw.readinto(buffer) or 0
+        self.waited += time.monotonic() - began_at
+        self.bytes += size
+        if size and self.waited > _WATCHED_SECONDS:
+            if self.bytes < _LEAST_BYTES:
+                raise TimeoutError(f"only {self.bytes:,} bytes in {self.waited:.0f} s")
+            self.waited, self.bytes = 0.0, 0
+        return size
+
+    def close(self) -> None:
+        """Close the socket's file, too."""
+        self.raw.close()
+        super().close()
+
+
+class WatchedResponse(http.client.HTTPResponse):
+    """An answer whose header and content are read through `Watched`."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        """Arguments: as of the base class."""
+        super().__init__(sock, *arguments, **options)
+        self.fp.close()
+        # Unbuffered, as a buffer inside would wait for more than one byte.
+        self.fp = io.BufferedReader(Watched(sock.makefile("rb", buffering=0)))
+
+
+class Plain(urllib.request.HTTPHandler):
+    """Connections with watched answers."""
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open a connection for a request."""
+        return self.do_open(_watched(http.client.HTTPConnection), req)
+
+
+class Secure(urllib.request.HTTPSHandler):
+    """The same, encrypted."""
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open a connection for a request."""
+        return self.do_open(_watched(http.client.HTTPSConnection), req)
+
+
+def _watched(kind: type[http.client.HTTPConnection]) -> Any:
+    return type(kind.__name__, (kind,), {"response_class": WatchedResponse})
 
 
 def read_small(url: str) -> bytes:
@@ -214,7 +281,7 @@ def user_agent() -> str:
 
 @functools.cache
 def _opener() -> urllib.request.OpenerDirector:
-    return urllib.request.build_opener(Redirects)
+    return urllib.request.build_opener(Redirects, Plain, Secure)
 
 
 def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
@@ -222,6 +289,11 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
     if what:
         return DataError(
             f"{show_url(url)} {what} (HTTP {error.code}); check the name and the address"
+        )
+    if str(error.reason).startswith(Redirects.inf_msg):
+        return DataError(
+            f"{show_url(url)} is redirected in a loop, or more than {_MOST_REDIRECTS} times (HTTP "
+            f"{error.code}); check the address, or use another mirror"
         )
     if 300 <= error.code < 400:
         return DataError(

@@ -190,7 +190,12 @@ def _file_system(url: str) -> tuple[Any, str]:
             timeout = aiohttp.ClientTimeout(
                 total=None, sock_connect=_SILENCE_SECONDS, sock_read=_SILENCE_SECONDS
             )
-            options["client_kwargs"] = {"timeout": timeout, "trace_configs": [_secure_redirects()]}
+            options["client_kwargs"] = {
+                "timeout": timeout,
+                "trace_configs": [_secure_redirects()],
+                # Unpacked, an encoded answer could be of any size; files are read compressed.
+                "auto_decompress": False,
+            }
         system, path = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
         raise ConfigError(

@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPMessage
 
 import pytest
@@ -23,7 +24,15 @@ from pipeline.remote.http import (
     read_start,
     user_agent,
 )
-from tests.pipeline.remote.publishers import Publisher, answering, cut, publisher, saying
+from tests.pipeline.remote.publishers import (
+    Answer,
+    Publisher,
+    Request,
+    answering,
+    cut,
+    publisher,
+    saying,
+)
 
 
 @pytest.fixture
@@ -95,6 +104,40 @@ def test_redirects(server: Publisher, pauses: list[float]) -> None:
             read_small(f"{server.address}/list0")
         assert len(server.asked) <= 11
     assert not pauses
+
+
+def test_a_redirect_loop_says_so(server: Publisher, pauses: list[float]) -> None:
+    server.moods["a"] = [answering(302, {"Location": "/b"})] * 20
+    server.moods["b"] = [answering(302, {"Location": "/a"})] * 20
+    with pytest.raises(DataError, match=r"/a is redirected in a loop, .* \(HTTP 302\)") as caught:
+        read_small(f"{server.address}/a")
+    assert "\n" not in str(caught.value) and not pauses
+
+
+def dripping(start: bytes) -> Answer:
+    """One byte every 10 ms after `start`, for three seconds."""
+
+    def drip(request: Request) -> None:
+        with suppress(ConnectionError):
+            request.wfile.write(start)
+            for _ in range(300):
+                request.wfile.write(b"x")
+                time.sleep(0.01)
+
+    return drip
+
+
+@pytest.mark.parametrize(
+    "start", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n"]
+)
+def test_a_server_that_drips_is_given_up(
+    start: bytes, server: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the header as in the content; each byte alone would not be too late."""
+    monkeypatch.setattr(http, "_WATCHED_SECONDS", 0.1)
+    server.moods["list"] = [dripping(start)] * 2
+    assert read_small(f"{server.address}/list") == b"content"
+    assert len(server.asked) == 3
 
 
 def test_a_redirect_leaves_no_secure_connection() -> None:

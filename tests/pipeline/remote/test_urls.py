@@ -1,6 +1,7 @@
 """URLs against local servers: S3 through moto, HTTP, and HTTPS with a certificate of its own."""
 
 import datetime
+import gzip
 import ipaddress
 import socket
 import ssl
@@ -26,6 +27,7 @@ connector = pytest.importorskip("aiohttp.connector", reason="pip install '.[s3]'
 Put = Callable[[str, bytes], None]
 SECRETS = ("topsecret", "deadbeef")
 LINE = b'{"text": "It rained all day. Nobody went out."}\n'
+PACKED = gzip.compress(LINE * 100_000)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +60,8 @@ class Pages(Answering):
         path, _, query = self.path.partition("?")
         if path == "/missing.jsonl":
             self.send_error(404)
+        elif path == "/packed.jsonl":
+            self.reply(200, PACKED, Content_Encoding="gzip")
         elif query.partition("&se=")[0] != f"sig={SECRETS[1]}":
             self.send_error(403)
         else:
@@ -176,6 +180,12 @@ def test_errors_are_one_line_without_secrets(web: str, bucket: Put, tmp_path: Pa
             assert said.startswith(message) and "\n" not in said, said
             assert not any(secret in said for secret in SECRETS), said
     assert not [*tmp_path.rglob("*.jsonl"), *tmp_path.rglob("*.tmp")]
+
+
+def test_an_encoded_answer_takes_no_more_than_was_sent(web: str, tmp_path: Path) -> None:
+    """Unpacked it could fill the disk; compressed files are read as they are."""
+    [path] = local_inputs([f"http://{web}/packed.jsonl"], tmp_path)
+    assert Path(path).read_bytes() == PACKED
 
 
 def test_missing_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
