@@ -181,19 +181,6 @@ def add_published_arguments(parser: argparse.ArgumentParser) -> None:
         "downloaded, checked, extracted and removed",
     )
     parser.add_argument(
-        "--mirror",
-        nargs="+",
-        default=[],
-        metavar="URL",
-        help="address to download --months or --dump from; for both, cc-news=URL wikipedia=URL "
-        "(default: https://data.commoncrawl.org, https://dumps.wikimedia.org)",
-    )
-    parser.add_argument(
-        "--keep-downloads",
-        action="store_true",
-        help="keep the files of --months and --dump after they are extracted",
-    )
-    parser.add_argument(
         "--skip-missing",
         action="store_true",
         help="skip files of --months that are listed but do not exist (HTTP 404), and name them",

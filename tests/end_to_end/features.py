@@ -896,7 +896,7 @@ FEATURES = [*READING, *PREPARING, *RUNS, *AROUND]
 
 NO_ROW = {
     # downloads, which tests/pipeline/remote and tests/pipeline/ingest/corpora have servers for
-    *("--fetch", "--months", "--dump", "--mirror", "--revision", "--keep-downloads"),
+    *("--fetch", "--months", "--dump", "--revision"),
     "--skip-missing",
     # texts that are too large for a row
     "--allow-short",

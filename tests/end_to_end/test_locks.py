@@ -13,9 +13,7 @@ import pytest
 
 from tests.benchmarks.file_system_calls import FileSystemCalls
 from tests.pipeline import preparing
-from tests.pipeline.ingest.web_archive import articles, members
 from tests.pipeline.preparing import ROOT, SMALL_SPLITS, contents, write_jsonl
-from tests.pipeline.remote.publishers import publisher
 
 Locks = Literal["", "none", "local"]
 MODES: tuple[Locks, ...] = ("none", "local")
@@ -82,24 +80,3 @@ def test_parts(at_once: AtOnce, tmp_path: Path) -> None:
         if not (root / "out" / "manifest.json").exists():
             at_once(root, prepare(corpus, root, *small), locks=locks)  # as the parts have said
         assert contents(root / "out") == contents(plain / "out")
-
-
-@pytest.mark.slow
-def test_two_that_fetch_the_same(at_once: AtOnce, tmp_path: Path, tiny_tokenizer: Path) -> None:
-    with publisher() as server:
-        server.put_month("2019-01", {"00001": members(articles(40))})
-        server.put_month("2019-02", {"00002": members(articles(41, "www.other.org"))})
-
-        def fetch(root: Path) -> Command:
-            return [
-                sys.executable, "-m", "pipeline.prepare", "--corpus", "cc-news", "--months",
-                "2019-01..2019-02", "--mirror", server.address, "--recipe", "roberta_tiny",
-                "--tokenizer", tiny_tokenizer, "--workers", 1, "--output", root / "out",
-            ]  # fmt: skip
-
-        plain = tmp_path / "plain"
-        at_once(plain, fetch(plain))
-        for locks in MODES:
-            root = tmp_path / locks
-            at_once(root, *[fetch(root)] * 2, locks=locks)
-            assert contents(root / "out") == contents(plain / "out")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,6 @@ from pipeline.downstream.reading.tables import TableColumns
 from pipeline.experiments.ablation import make_arms
 from pipeline.experiments.arms import arms_from_file
 from pipeline.ingest.corpora import common_crawl, wikimedia
-from pipeline.remote.kept_lists import LIST, Keeping
 from pipeline.reporting.renderings import as_page, as_text
 from pipeline.reporting.run_summary import read_run
 from pipeline.reporting.score_files import read_scores, scored_encoder
@@ -178,18 +178,18 @@ def lists_case(_: Path, random: Random, place: Path) -> Iterator[str]:
     server.put_dump(_DUMP, {"1.xml-p1p2.bz2": b"one", "2.xml-p3p4.bz2": b"two"})
     answers = server.files
     for module in (common_crawl, wikimedia):
-        module.read_small = lambda url: answers[url.removeprefix("http://a/")]
+        module.read_small = lambda url: answers[urlsplit(url).path.removeprefix("/")]
     common_crawl.look_up = lambda url: (1, "v")
-    keeping, is_month = Keeping(downloads=place, is_kept=False), random.random() < 0.5
+    is_month = random.random() < 0.5
 
     def listed() -> int:
         if is_month:
-            return len(common_crawl.list_months([_MONTH], "http://a", keeping))
-        return len(wikimedia.list_dump(_DUMP, "http://a", keeping))
+            return len(common_crawl.list_months([_MONTH], place))
+        return len(wikimedia.list_dump(_DUMP, place))
 
     if random.random() < 0.4:
         listed()
-        [kept] = place.rglob(LIST)
+        [kept] = place.rglob("*.json")
         kept.write_bytes(json_mutated(kept.read_bytes(), random))
     elif is_month:
         path = next(path for path in answers if path.endswith("warc.paths.gz"))
@@ -197,12 +197,6 @@ def lists_case(_: Path, random: Random, place: Path) -> Iterator[str]:
         packed = gzip.compress(text)
         answers[path] = packed if random.random() < 0.6 else bytes_mutated(packed, random)
     else:
-        end = random.choice((".json", "sums.txt"))
-        path = next(path for path in answers if path.endswith(end))
-        if path.endswith(".json"):
-            answers[path] = json_mutated(answers[path], random)
-        else:
-            answers[path] = bytes_mutated(answers[path], random, (b"\n", b" ", b"0" * 40))
-            status = f"{_DUMP}/dumpstatus.json"
-            answers[status] = answers[status].replace(b'"sha1"', b'"sha2"')
+        path = f"{_DUMP}/dumpstatus.json"
+        answers[path] = json_mutated(answers[path], random)
     yield "files" if listed() else "none"

@@ -1,12 +1,11 @@
 """Room that preparing, or training a tokenizer, needs on the disks at its peak, and a check of it.
 
 1. While files are extracted, the disks hold the documents as Parquet; those of tars and crawls,
-   which are written twice, for each worker; and raw copies of published files, likewise, or all of
-   them with --keep-downloads.
-2. While a tokenizer is trained, they hold the documents, kept copies and the sample of text.
-3. Then they hold the documents, kept copies, what selects documents, and the shards, of which each
-   worker has one at a time twice: assembled, and in pieces. Pairs of similar documents are not
-   counted: 300 bytes each, while they are joined.
+   which are written twice, for each worker; and raw copies of published files, likewise.
+2. While a tokenizer is trained, they hold the documents and the sample of text.
+3. Then they hold the documents, what selects documents, and the shards, of which each worker has
+   one at a time twice: assembled, and in pieces. Pairs of similar documents are not counted: 300
+   bytes each, while they are joined.
 
 What exists already takes no more room, so a preparation that was interrupted can resume.
 """
@@ -53,8 +52,6 @@ class DiskUse:
 
     copies: float = 0.0
     """Raw copies of published files, at a time."""
-    kept: float = 0.0
-    """Copies that stay."""
     documents: float = 0.0
     """Parquet of all files that are extracted."""
     waiting: float = 0.0
@@ -72,7 +69,7 @@ class DiskUse:
     def describe(self) -> str:
         """The parts that there are, in words."""
         names = {
-            "copies of published files": self.copies + self.kept, "documents": self.documents,
+            "copies of published files": self.copies, "documents": self.documents,
             "documents that wait": self.waiting, "a sample for the tokenizer": self.sample,
             "what selects documents": self.selection, "shards": self.shards,
             "pieces of shards": self.pieces,
@@ -109,10 +106,10 @@ def disk_use(
     that exist; sample_bytes: of text to train a tokenizer on.
     """
     waiting = [source for source in sources if is_extracted(source)]
-    copies = {True: 0, False: 0}
-    for transfer in find_transfers(waiting):
-        left = transfer.copied(workers) - transfer.fetched_so_far()
-        copies[transfer.keeps_copies] += max(0, left)
+    copies = sum(
+        max(0, transfer.copied(workers) - transfer.fetched_so_far())
+        for transfer in find_transfers(waiting)
+    )
     raw: dict[str, int] = {}
     for source in waiting:
         raw[source.corpus] = raw.get(source.corpus, 0) + source.size
@@ -127,8 +124,7 @@ def disk_use(
     packed = sum(about.packed for about in estimates.values())
     pieces = shards * min(1.0, workers * SHARD_BYTES / max(1.0, text))
     return DiskUse(
-        copies=copies[False],
-        kept=copies[True],
+        copies=copies,
         documents=documents,
         waiting=sum(sorted(finished)[-workers:]),  # the largest, if they are written at one time
         sample=packed * min(1.0, sample_bytes / max(1.0, text)),
@@ -154,10 +150,9 @@ def peaks(use: DiskUse, output: Path) -> list[Peak]:
     documents = data_root() / "documents"
     tokenizer = use.tokenizer or data_root() / "tokenizers"
     stages = (
-        [(downloads(), use.copies + use.kept), (documents, use.documents + use.waiting)],  # 1.
-        [(downloads(), use.kept), (documents, use.documents), (tokenizer, use.sample)],  # 2.
+        [(downloads(), use.copies), (documents, use.documents + use.waiting)],  # 1.
+        [(documents, use.documents), (tokenizer, use.sample)],  # 2.
         [
-            (downloads(), use.kept),
             (documents, use.documents + use.selection),
             (output, use.shards + use.pieces),  # 3.
         ],

@@ -48,8 +48,6 @@ def selected(arguments: argparse.Namespace) -> Selected:
     return Selected(
         months=arguments.months,
         dump=arguments.dump,
-        mirrors=tuple(arguments.mirror),
-        is_kept=arguments.keep_downloads,
         skip_missing=arguments.skip_missing,
     )
 

@@ -22,13 +22,13 @@ from pipeline.ingest.corpora.sources import keep_language
 from pipeline.ingest.documents.records import FoundAs, Source
 from pipeline.ingest.extraction.extract import not_extracted
 from pipeline.remote.copies import (
+    PublishedFile,
     fetch_all,
     is_here,
-    partial_path,
     passing_path,
     read_beginning,
 )
-from pipeline.remote.kept_lists import PublishedFile
+from pipeline.remote.http import ask_for_network
 from pipeline.remote.urls import local_inputs
 
 _PLACES = 4
@@ -70,18 +70,11 @@ class Transfer:
 
     def copied(self, workers: int) -> int:
         """Bytes of the copies that there are at a time."""
-        return _bytes(self.missing if self.keeps_copies else _largest(self.missing, workers))
-
-    @property
-    def keeps_copies(self) -> bool:
-        """True if the copies stay."""
-        return _published(self.files[0]).is_kept
+        return _bytes(_largest(self.missing, workers))
 
     def fetched_so_far(self) -> int:
-        """Bytes of the copies of missing files that exist, whole or not."""
-        files = map(_published, self.missing)
-        paths = (path for file in files for path in (partial_path(file), passing_path(file)))
-        return sum(max(0, size_of(path)) for path in paths)
+        """Bytes of the copies of missing files that exist."""
+        return sum(max(0, size_of(passing_path(_published(source)))) for source in self.missing)
 
 
 def find_transfers(files: list[Source]) -> list[Transfer]:
@@ -99,6 +92,7 @@ def fetch_inputs(arguments: argparse.Namespace, data: DataSettings) -> None:
 
     Copies that exist are kept; files that are extracted are not fetched again.
     """
+    ask_for_network()
     published = list_published(arguments)
     files = [source for its in published.values() for source in its]
     if published:
@@ -128,7 +122,7 @@ def beginnings(files: list[Source]) -> Iterator[tuple[list[Source], dict[str, fl
         for transfer in find_transfers(files):
             heads = []
             for source in _some(transfer.files):
-                head = read_beginning(_published(source), _FETCHED_BYTES)[0]
+                head = read_beginning(_published(source), _FETCHED_BYTES)
                 heads.append(_alone(source, head, folder))
             factors[transfer.corpus] = _bytes(transfer.files) / _bytes(heads)
             found += heads

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from resiliparse.parse.lang import supported_langs
 
 from pipeline.base.errors import ConfigError
-from pipeline.base.shown_urls import show_text, show_url
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS
-from pipeline.ingest.corpora.common_crawl import COMMON_CRAWL, LANGUAGE, list_months, parse_months
-from pipeline.ingest.corpora.wikimedia import WIKIMEDIA, list_dump
+from pipeline.ingest.corpora.common_crawl import LANGUAGE, list_months, parse_months
+from pipeline.ingest.corpora.wikimedia import list_dump
 from pipeline.ingest.documents.records import Source
 from pipeline.ingest.wikitext.names import LANGUAGES
-from pipeline.remote.http import encoded_url
-from pipeline.remote.kept_lists import Keeping, PublishedFile
+from pipeline.remote.copies import PublishedFile
 
 NEWS, WIKIPEDIA = "cc-news", "wikipedia"
-ADDRESSES = {NEWS: COMMON_CRAWL, WIKIPEDIA: WIKIMEDIA}
 ANY_LANGUAGE = "any"
 
 
@@ -32,10 +28,6 @@ class Selected:
     """Months as `parse_months` takes them."""
     dump: str = ""
     """A dump as `list_dump` takes it."""
-    mirrors: Sequence[str] = ()
-    """Addresses in place of the publishers': URL, or CORPUS=URL."""
-    is_kept: bool = False
-    """True if copies stay after their extraction."""
     skip_missing: bool = False
     """True if files of months that are listed and do not exist are skipped."""
 
@@ -45,46 +37,19 @@ class Selected:
 
     def sources(self, downloads: Path, *, recording: bool = True) -> dict[str, list[Source]]:
         """The files of each corpus, from lists that are kept in `downloads` if `recording`."""
-        base = self._addresses()
-        keeping = Keeping(downloads=downloads, is_kept=self.is_kept, recording=recording)
-        found: dict[str, list[Source]] = {}
-        if self.months:
-            months = parse_months(self.months)
-            files = list_months(months, base[NEWS], keeping, skip_missing=self.skip_missing)
-            found[NEWS] = [_source(NEWS, file) for file in files]
-        if self.dump:
-            files = list_dump(self.dump, base[WIKIPEDIA], keeping)
-            found[WIKIPEDIA] = [_source(WIKIPEDIA, file) for file in files]
-        return found
-
-    def _addresses(self) -> dict[str, str]:
-        """The address of each corpus. Raises ConfigError for a mirror that cannot be one."""
-        names, addresses = self.corpora(), dict(ADDRESSES)
-        if self.mirrors and not names:
-            shown = show_url(self.mirrors[0])
-            raise ConfigError(f"--mirror {shown} is for --months and --dump; omit it")
-        if self.is_kept and not names:
-            raise ConfigError("--keep-downloads is for --months and --dump; omit it")
         if self.skip_missing and not self.months:
             raise ConfigError("--skip-missing is for --months; omit it")
-        for given in self.mirrors:
-            shown = f"--mirror {show_url(given)}"
-            name, equals, url = given.partition("=")
-            if "/" in name or not equals:  # the = may be the URL's own
-                name, url = names[0], given
-                if len(names) > 1:
-                    raise ConfigError(f"{shown}: say of what, {NEWS}=URL {WIKIPEDIA}=URL")
-            if name not in names:
-                raise ConfigError(f"{shown}: mirrors are of {' and '.join(names)} here")
-            advice = f"{shown}: give an address such as {ADDRESSES[name]}, no query"
-            try:
-                address = encoded_url(url)
-            except ValueError as error:
-                raise ConfigError(f"{advice} ({show_text(str(error), url)})") from error
-            if urlsplit(address).query:
-                raise ConfigError(advice)
-            addresses[name] = address.rstrip("/")  # paths are joined to it with a slash
-        return addresses
+        files: dict[str, list[PublishedFile]] = {}
+        if self.months:
+            files[NEWS] = list_months(
+                parse_months(self.months),
+                downloads,
+                skip_missing=self.skip_missing,
+                recording=recording,
+            )
+        if self.dump:
+            files[WIKIPEDIA] = list_dump(self.dump, downloads, recording=recording)
+        return {name: [_source(name, file) for file in its] for name, its in files.items()}
 
 
 def require_place(corpus: str, inputs: list[str], chosen: list[str]) -> None:

@@ -14,7 +14,7 @@ from pipeline.base.errors import DataError
 from pipeline.ingest.compression.codecs import BLOCK_BYTES, Compression, decompressed, naming
 from pipeline.ingest.documents.byte_blocks import CountedFile, first_line_start, plain_blocks
 from pipeline.ingest.documents.packed_rows import unpack_rows
-from pipeline.remote.kept_lists import PublishedFile
+from pipeline.remote.copies import PublishedFile
 
 TEXT_FIELDS = ("text", "body", "content")
 ORIGIN_FIELDS = ("url", "path", "id")

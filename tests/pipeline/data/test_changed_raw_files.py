@@ -19,7 +19,7 @@ from pipeline.ingest.documents.parquet import extraction_content
 from pipeline.ingest.documents.records import FoundAs, PieceReading, Source
 from pipeline.ingest.extraction import formats
 from pipeline.ingest.extraction.extract import extract
-from pipeline.remote.kept_lists import PublishedFile
+from pipeline.remote.copies import PublishedFile
 from tests.golden.formats import zipped
 from tests.pipeline.data.small_shards import flip
 from tests.pipeline.ingest.dump import dump, page
@@ -179,8 +179,8 @@ def test_copies_of_published_files(given: Given, tmp_path: Path) -> None:
     """A copy that is here is compared; one that was removed is not missed."""
     path = given("dump.xml")
     file = PublishedFile(
-        url="http://localhost:9/in/dump.xml", path="in/dump.xml", size=path.stat().st_size, hash="",
-        version="1", connections=1, downloads=tmp_path, is_kept=True,
+        url="http://localhost:9/in/dump.xml", path="in/dump.xml", size=path.stat().st_size,
+        downloads=tmp_path,
     )  # fmt: skip
     source = replace(found(path)[0], published=file, found=FoundAs())
 

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.remote import retries
-from tests.pipeline.remote.publishers import Publisher, publisher
+from tests.pipeline.remote.publishers import Publisher, standing_in
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
-    """An empty publisher of lists and files; retries do not wait."""
-    monkeypatch.setattr(retries, "sleep", lambda seconds: None)
-    with publisher() as found:
+    """Common Crawl and Wikimedia, with nothing published yet; retries do not wait."""
+    with standing_in(monkeypatch) as found:
         yield found

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.remote import retries
+from pipeline.remote import http, retries
 
 
 @pytest.fixture(autouse=True)
@@ -10,4 +10,5 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that would have been waited for."""
     found: list[float] = []
     monkeypatch.setattr(retries, "sleep", found.append)
+    monkeypatch.setattr(http, "sleep", found.append)
     return found

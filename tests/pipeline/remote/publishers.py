@@ -11,6 +11,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ssl import SSLContext
 
+import pytest
+
+from pipeline.ingest.corpora import common_crawl, wikimedia
+from pipeline.remote import http
+
 Answer = Callable[["Request"], None]
 """What a test has the server do instead of sending a file."""
 
@@ -27,8 +32,6 @@ class Publisher:
     """Method, path and headers of every request."""
     stated: str = ""
     """Content-Length of every file, in place of its own."""
-    is_md5: bool = True
-    """Whether ETags are MD5, as of files that were uploaded in one piece."""
 
     def put_month(self, month: str, warcs: dict[str, bytes]) -> list[str]:
         """Publish WARC files, by the last part of their names; returns their paths."""
@@ -56,8 +59,6 @@ class Publisher:
         }
         status = {"version": "0.8", "jobs": jobs}
         self.files[f"{dump}/dumpstatus.json"] = json.dumps(status).encode()
-        sums = "".join(f"{digits}  {name}\n" for name, digits in sha1.items())
-        self.files[f"{dump}/{dump.replace('/', '-')}-sha1sums.txt"] = sums.encode()
         return [f"{dump}/{name}" for name in files]
 
     def gets(self, path: str = "") -> list[dict[str, str]]:
@@ -71,7 +72,7 @@ class Publisher:
 
     def tag(self, path: str) -> str:
         digits = hashlib.md5(self.files[path]).hexdigest()
-        return f'"{digits}"' if self.is_md5 else f'"{digits}-7"'
+        return f'"{digits}"'
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -172,4 +173,14 @@ def publisher() -> Iterator[Publisher]:
     """A server with no files yet."""
     found = Publisher()
     with served(type("OneRequest", (Request,), {"publisher": found})) as found.address:
+        yield found
+
+
+@contextmanager
+def standing_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
+    """The same server in place of Common Crawl and Wikimedia; retries do not wait."""
+    monkeypatch.setattr(http, "sleep", lambda seconds: None)
+    with publisher() as found:
+        monkeypatch.setattr(common_crawl, "COMMON_CRAWL", found.address)
+        monkeypatch.setattr(wikimedia, "WIKIMEDIA", found.address)
         yield found

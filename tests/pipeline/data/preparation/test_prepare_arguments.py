@@ -16,10 +16,10 @@ from tests.pipeline.preparing import Prepare
         ("sample --tokenizer /nonexistent", "no such directory"),
         ("sample --max-bad-fraction 1.5", "--max-bad-fraction 1.5"),
         ("sample --part 5/4", "1/4 to 4/4"),
-        ("wikipedia --months 2019-02 --mirror http://a", "files of cc-news, not of wikipedia"),
-        ("sample --dump enwiki/20260101 --mirror http://a", "files of wikipedia, not of sample"),
-        ("16gb --months 2019-02 --mirror http://a", "files of cc-news, not of 16gb"),
-        ("cc-news --months 2019-02 --input x --mirror http://a", "--months and --input both give"),
+        ("wikipedia --months 2019-02", "files of cc-news, not of wikipedia"),
+        ("sample --dump enwiki/20260101", "files of wikipedia, not of sample"),
+        ("16gb --months 2019-02", "files of cc-news, not of 16gb"),
+        ("cc-news --months 2019-02 --input x", "--months and --input both give"),
     ],
 )
 def test_bad_arguments_are_one_line(arguments: str, message: str, run: Prepare) -> None:

@@ -11,14 +11,13 @@ import pytest
 from pipeline.data.preparation.transfers import Transfer
 from pipeline.data.shards.manifest import read_manifest
 from pipeline.ingest.documents.records import Source
-from pipeline.remote import retries
-from pipeline.remote.kept_lists import PublishedFile
+from pipeline.remote.copies import PublishedFile
 from tests.pipeline.ingest.dump import dump
 from tests.pipeline.ingest.dump import page as wiki_page
 from tests.pipeline.ingest.files import put
 from tests.pipeline.ingest.web_archive import articles, members, page, response
 from tests.pipeline.preparing import Prepare, contents
-from tests.pipeline.remote.publishers import Publisher, Request, cut, publisher, saying
+from tests.pipeline.remote.publishers import Publisher, Request, cut, saying, standing_in
 
 GERMAN = (
     "Der Rat der Stadt hat am Dienstag beschlossen, die alte Brücke über den Winter zu schließen.",
@@ -33,10 +32,9 @@ News = Callable[..., str]
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Publisher]:
     """Two months with a file each, two parts of a dump, and TENFOLD_ROOT at `tmp_path`."""
-    monkeypatch.setattr(retries, "sleep", lambda seconds: None)
     monkeypatch.setenv("TENFOLD_ROOT", str(tmp_path))
     german = response(page("Die Brücke", GERMAN), "https://zeitung.de/1", number=9)
-    with publisher() as found:
+    with standing_in(monkeypatch) as found:
         found.put_month("2019-01", {"00001": members([*articles(12), german])})
         found.put_month("2019-02", {"00002": members(articles(13, "www.other.org"))})
         parts = {
@@ -54,7 +52,7 @@ def news(server: Publisher, make: Prepare) -> News:
     """Prepares both months of the news, or what else is asked for."""
 
     def news(*more: object, months: str = "2019-01..2019-02", **chosen: Any) -> str:
-        given = ("--corpus", "cc-news", "--months", months, "--mirror", server.address)
+        given = ("--corpus", "cc-news", "--months", months)
         return make(*given, *more, **chosen)
 
     return news
@@ -80,10 +78,7 @@ def compare_with_own(
 
 def test_a_mirrors_password_is_not_shown() -> None:
     url = "https://me:s3cret@host/a"
-    file = PublishedFile(
-        url=url, path="a", size=1, hash="", version="", connections=1, downloads=Path("/"),
-        is_kept=False,
-    )  # fmt: skip
+    file = PublishedFile(url=url, path="a", size=1, downloads=Path("/"))
     source = Source("cc-news", "/a", "a", 1, "warc", "gz", "", "file", "", published=file)
     told = Transfer("cc-news", [source], here=[], missing=[source]).describe()
     assert "from host; " in told and "s3cret" not in told
@@ -117,35 +112,35 @@ def test_a_run_that_stopped_continues(server: Publisher, news: News, tmp_path: P
     last = min(paths, key=lambda path: len(server.files[path]))
     server.moods[last] = [Request.send_file, saying(404)]  # at the first look it is there
     error = news(code=2)
-    assert "does not exist (HTTP 404)" in error and "2019/0" in error.partition("remove ")[2]
+    assert "cannot be fetched (HTTP 404" in error
     assert not (tmp_path / "out" / "manifest.json").exists()
     before = len(server.gets())
     assert "1 are extracted, 1 file of" in news()
     assert len(server.gets()) == len(server.gets(last)) + before - 2 == before + 2, "only the last"
 
 
-def test_fetching_alone_then_without_a_network(news: News, make: Prepare, tmp_path: Path) -> None:
+def test_fetching_alone_then_without_a_network(
+    server: Publisher, news: News, make: Prepare, tmp_path: Path
+) -> None:
     for part in ("1/2", "2/2"):
         assert "2 files of" in news("--fetch", "--part", part)
         assert len(downloaded(tmp_path)) == int(part[0])
     assert not (tmp_path / "out").exists() and not (tmp_path / "documents").exists()
     months = ("--corpus", "cc-news", "--months", "2019-01..2019-02")
-    text = make(*months, "--mirror", "http://127.0.0.1:9")
+    server.files.clear()
+    text = make(*months)
     assert "2 are in" in text and "nothing to fetch" in text
     assert len(downloaded(tmp_path)) == 2, "what --fetch fetched stays"
     assert "nothing to fetch" in news("--fetch")
 
 
 def test_a_dry_run_estimates_from_beginnings_and_keeps_nothing(news: News, tmp_path: Path) -> None:
-    """Copies stay if asked to."""
     text = news("--dry-run")
     assert "2 files of" in text and " to fetch, at most " in text
     assert "cc-news: about 25 documents" in text
     disk = r"^disk: about .* \(copies of published files .*, documents .*, documents that wait"
     assert re.search(disk, text, re.M)
     assert not (tmp_path / "downloads").exists() and not (tmp_path / "documents").exists()
-    news("--keep-downloads", months="2019-02")
-    assert len(downloaded(tmp_path)) == 1
 
 
 def test_other_languages(news: News, tmp_path: Path) -> None:
@@ -160,9 +155,9 @@ def test_a_dump_is_found_checked_and_the_same_as_its_files(
     server: Publisher, tmp_path: Path, make: Prepare
 ) -> None:
     first = next(path for path in server.files if path.endswith(".bz2"))
-    dump = ("--corpus", "wikipedia", "--dump", DUMP, "--mirror", server.address)
+    dump = ("--corpus", "wikipedia", "--dump", DUMP)
     right, server.files[first] = server.files[first], bytes(len(server.files[first]))
-    assert "fetched twice, its sha1 is" in make(*dump, code=2)
+    assert "its SHA-1 is not" in make(*dump, code=2)
     server.files[first] = right
     make(*dump)
     assert not downloaded(tmp_path)
@@ -174,8 +169,7 @@ def test_a_mixture_of_both_and_of_own_files(
 ) -> None:
     book = tmp_path / "book.txt"
     book.write_text("It was a cold day. " * 400)
-    both = ["--corpus", "mix", "--months", "2019-02", "--dump", DUMP, "--mirror"]
-    both += [f"{name}={server.address}" for name in ("cc-news", "wikipedia")]
+    both = ["--corpus", "mix", "--months", "2019-02", "--dump", DUMP]
     error = make(*both, "--input", f"cc-news={book}", code=2)
     assert "cc-news has files of --input" in error and error.count("\n") == 1
     make(*both, "--input", f"bookcorpus={book}")

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.base.errors import ConfigError, DataError
 from pipeline.ingest.corpora.common_crawl import list_months, parse_months
-from pipeline.remote.kept_lists import Keeping, PublishedFile
+from pipeline.remote.copies import PublishedFile
 from tests.pipeline.remote.publishers import Publisher, saying
 
 FOLDER = "crawl-data/CC-NEWS/2019/02"
@@ -16,8 +16,7 @@ LIST = f"{FOLDER}/warc.paths.gz"
 
 def listed(server: Publisher, folder: Path, *before: str, **options: bool) -> list[PublishedFile]:
     """The files of February 2019, and of months before it."""
-    keeping = Keeping(downloads=folder, is_kept=False)
-    return list_months([*before, "2019-02"], server.address, keeping, **options)
+    return list_months([*before, "2019-02"], folder, **options)
 
 
 def test_months_in_words() -> None:
@@ -35,15 +34,13 @@ def test_months_in_words() -> None:
 def test_lists_are_read_once(server: Publisher, tmp_path: Path) -> None:
     january = server.put_month("2019-01", {"00001": b"a" * 10})
     february = server.put_month("2019-02", {"00003": b"c" * 30, "00002": b"b" * 20})
-    dry_run = Keeping(downloads=tmp_path, is_kept=False, recording=False)
-    assert len(list_months(["2019-02"], server.address, dry_run)) == 2
+    assert len(list_months(["2019-02"], tmp_path, recording=False)) == 2
     assert not [*tmp_path.iterdir()], "it keeps no list"
     server.moods[LIST] = [saying(503, "1")]
     files = listed(server, tmp_path, "2019-01")
     assert [file.path for file in files] == [*january, *sorted(february)]
     assert [file.size for file in files] == [10, 20, 30]
     assert files[0].url == f"{server.address}/{january[0]}"
-    assert files[0].version == server.tag(january[0])
     asked = len(server.asked)
     assert listed(server, tmp_path, "2019-01") == files and len(server.asked) == asked
     # lines from Windows, in several members
@@ -54,11 +51,11 @@ def test_lists_are_read_once(server: Publisher, tmp_path: Path) -> None:
 
 
 def test_what_is_no_list_of_the_month_is_refused(server: Publisher, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"warc.paths.gz does not exist \(HTTP 404\)"):
+    with pytest.raises(DataError, match=r"warc.paths.gz cannot be fetched \(HTTP 404"):
         listed(server, tmp_path)
     for line in (
         "", "crawl-data/CC-NEWS/2019/01/a.warc.gz", f"{FOLDER}/../../../../a.warc.gz",
-        f"{FOLDER}/.list.json", "/etc/passwd",
+        f"{FOLDER}/sizes.json", "/etc/passwd",
     ):  # fmt: skip
         server.files[LIST] = gzip.compress(f"{line}\n".encode() if line else b"")
         message = "not a WARC file of 2019-02" if line else "lists no files"
@@ -70,11 +67,13 @@ def test_what_is_no_list_of_the_month_is_refused(server: Publisher, tmp_path: Pa
         server.files[LIST] = content
         with pytest.raises(DataError, match="not a list of paths in gzip"):
             listed(server, tmp_path)
-    assert not [*tmp_path.rglob(".list.json")]
-    kept = '[{"path": "/etc/passwd", "size": 1, "version": ""}]'
-    (tmp_path / FOLDER / ".list.json").write_text(kept)
-    with pytest.raises(DataError, match="is damaged"):
-        listed(server, tmp_path)
+    assert not [*tmp_path.rglob("sizes.json")]
+    path, sizes = f"{FOLDER}/a.warc.gz", ("-2", "true", "9" * 5000, str(10**18), "1.5", '"1"')
+    (tmp_path / FOLDER).mkdir(parents=True)
+    for kept in ('{"/etc/passwd": 1}', "[]", *(f'{{"{path}": {size}}}' for size in sizes)):
+        (tmp_path / FOLDER / "sizes.json").write_text(kept)
+        with pytest.raises(DataError, match=r"sizes\.json to read it again"):
+            listed(server, tmp_path)
 
 
 def test_files_that_do_not_exist_stop_the_command_or_are_left_out(
@@ -85,7 +84,7 @@ def test_files_that_do_not_exist_stop_the_command_or_are_left_out(
     message = rf"1 of 2 listed files .*HTTP 404.* {gone}; .*--skip-missing"
     with pytest.raises(DataError, match=message):
         listed(server, tmp_path)
-    assert not [*tmp_path.rglob(".list.json")]
+    assert not [*tmp_path.rglob("sizes.json")]
     for _ in range(2):  # from the server, and from the kept list
         [file] = listed(server, tmp_path, skip_missing=True)
         assert "00002" in file.path and f"are skipped: {gone}" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What --months, --dump, --mirror and --language ask for."""
+"""What --months, --dump and --language ask for."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +11,13 @@ from pipeline.base.errors import ConfigError
 from pipeline.ingest.corpora.published_dumps import Selected, chosen_language, corpus_languages
 from pipeline.ingest.documents.read import file_identity
 from tests.pipeline.ingest.files import LINE, sniffed
-from tests.pipeline.remote.publishers import Publisher, publisher
+from tests.pipeline.remote.publishers import Publisher
 
 
 def test_files_of_both_publishers(server: Publisher, tmp_path: Path) -> None:
     [warc] = server.put_month("2019-02", {"00001": b"a" * 10})
     [part] = server.put_dump("enwiki/20260101", {"1.xml-p1p2.bz2": b"b" * 20})
-    mirrors = [f"cc-news={server.address}/", f"wikipedia={server.address}"]
-    selected = Selected(months="2019-02", dump="enwiki/20260101", mirrors=mirrors)
+    selected = Selected(months="2019-02", dump="enwiki/20260101")
     found = selected.sources(tmp_path)
     assert selected.corpora() == [*found] == ["cc-news", "wikipedia"]
     [news], [articles] = found.values()
@@ -33,46 +32,22 @@ def test_files_of_both_publishers(server: Publisher, tmp_path: Path) -> None:
     for unknown in ("english", "xx"):
         with pytest.raises(ConfigError, match=f"--language {unknown}: give a two-letter code"):
             chosen_language(unknown, own)
-    # letters that HTTP does not have
-    server.files = {f"%C3%BC/[x]/{path}": content for path, content in server.files.items()}
-    selected = Selected(months="2019-02", mirrors=[f"{server.address}/ü/[x]/"])
-    [file] = selected.sources(tmp_path / "x")["cc-news"]
-    assert file.published and file.published.url.isascii() and file.size == 10
 
 
-def test_a_file_is_the_same_from_every_mirror(tmp_path: Path) -> None:
-    """And before and after it is fetched."""
-    identities = []
-    for name in ("a", "b"):
-        with publisher() as server:
-            server.is_md5 = name == "a"
-            [warc] = server.put_month("2019-02", {"00001": b"a" * 10})
-            selected = Selected(months="2019-02", mirrors=[server.address])
-            [source] = selected.sources(tmp_path / name)["cc-news"]
-        identities.append(file_identity(source))
-    (tmp_path / name / warc).write_bytes(b"a" * 10)
-    assert identities[0] == identities[1] == file_identity(source)
+def test_a_file_is_the_same_before_and_after_it_is_fetched(
+    server: Publisher, tmp_path: Path
+) -> None:
+    [warc] = server.put_month("2019-02", {"00001": b"a" * 10})
+    [source] = Selected(months="2019-02").sources(tmp_path)["cc-news"]
+    before = file_identity(source)
+    (tmp_path / warc).write_bytes(b"a" * 10)
+    assert file_identity(source) == before
 
 
 def test_what_has_no_effect_is_refused(tmp_path: Path) -> None:
-    for selected, message in (
-        (Selected(mirrors=["http://a"]), "--mirror http://a is for --months and --dump"),
-        (Selected(mirrors=["http://me:key@a"]), "--mirror http://a is for"),
-        (Selected(is_kept=True), "--keep-downloads is for --months and --dump"),
-        (Selected(dump="enwiki/20260101", skip_missing=True), "--skip-missing is for --months"),
-        (Selected(months="2019-02", dump="a/1", mirrors=["http://a"]), "cc-news=URL wikipedia=URL"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            selected.sources(tmp_path)
-    wrong = ("a.org", "ftp://a.org", "file:///x", "http://a:x", "http://a\udcff")
-    for mirror, message in (
-        *((mirror, "give an address") for mirror in wrong),
-        ("http://[a", r"--mirror http://\[a: give"), ("http://me:key@a", "--mirror http://a: give"),
-        ("http://me:key@a/?key", "--mirror http://a/: give"),
-        ("wikipedia=http://a", "mirrors are of cc-news here"),
-    ):  # fmt: skip
-        with pytest.raises(ConfigError, match=message):
-            Selected(months="2019-02", mirrors=[mirror]).sources(tmp_path)
+    selected = Selected(dump="enwiki/20260101", skip_missing=True)
+    with pytest.raises(ConfigError, match="--skip-missing is for --months"):
+        selected.sources(tmp_path)
 
 
 def test_the_language_of_a_corpus(tmp_path: Path) -> None:

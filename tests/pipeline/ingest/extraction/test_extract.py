@@ -141,7 +141,7 @@ def test_two_workers_share_a_published_file(
     one_file: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both extract pages; the file is fetched once, and no copy stays."""
-    selected = Selected(dump=DUMP, mirrors=[one_file.address])
+    selected = Selected(dump=DUMP)
     [source] = selected.sources(tmp_path / "downloads")["wikipedia"]
     [alone] = extract([source], tmp_path / "alone", local_executor(1))
     asked = len(one_file.gets())
