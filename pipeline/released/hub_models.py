@@ -1,7 +1,7 @@
 """A model of the Hugging Face Hub -> a folder of its weights and tokenizer, fetched once.
 
     MODELS/ORG--NAME/COMMIT/           one commit, whole; never changed again
-    MODELS/ORG--NAME/.COMMIT.part/     whole files of a fetch that was cut, named by their hashes
+    MODELS/ORG--NAME/.COMMIT.part/     files of a fetch that was cut
 
 1. A name without a revision is the commit that was fetched first, without any request: a command
    that runs again, also on a node without a network, has the same weights. `NAME@main` asks.
@@ -18,17 +18,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from pipeline.base.command_line import HUB
 from pipeline.base.errors import ConfigError, DataError
-from pipeline.base.files import bytes_in, make_directory, one_at_a_time, write_whole
-from pipeline.base.progress import calling_each, counting
-from pipeline.base.publish import TakenError, publish_folder, scratch_folder
+from pipeline.base.files import bytes_in, make_directory, one_at_a_time, sync_directory, write_whole
 from pipeline.released.folder import CONFIG, INDEX, WEIGHTS, check_config
 from pipeline.remote.hub import (
     COMMIT,
@@ -39,8 +36,6 @@ from pipeline.remote.hub import (
     list_files,
 )
 
-_LOOK_SECONDS = 0.5
-"""Pause between two looks at how much of a file has arrived."""
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([A-Za-z0-9][\w./-]*))?", re.A)
 _READ = re.compile(
     r"(generator/)?(config\.json|(model|span_boundary|copying)\.safetensors"
@@ -96,8 +91,7 @@ def _commit(repository: Repository, place: Path) -> str:
     if revision != commit:
         _say(f"{shown} is commit {commit}; {bare}@{commit} stays at it")
     if not _is_whole(place / commit):
-        files.sort(key=lambda file: (file.path != CONFIG, file.size, file.path))  # 3.
-        _fetch(repository, commit, files, place)
+        _fetch(repository, commit, files, place)  # 3.
     return commit
 
 
@@ -111,6 +105,7 @@ def _parse(name: str) -> Repository:
     return Repository(
         kind="model", name=found[1], revision=found[2] or "", shown=f"{HUB}{name}",
         instead="or give the path of a folder with the model",
+        first=f"python -m pipeline.tenfold settings {HUB}{name}",
     )  # fmt: skip
 
 
@@ -131,7 +126,7 @@ def _check_readable(repository: Repository, paths: list[str]) -> None:
     others = f" but {', '.join(sorted(pickles))}, a pickle, which can run code and is never read"
     raise ConfigError(
         f"{shown} has no {WEIGHTS}{others * bool(pickles)}; for many models the Hub has a "
-        f"conversion as a pull request, see {repository.page}/discussions: use "
+        "conversion as a pull request, see the discussions on its page: use "
         f"{HUB}{repository.name}@refs/pr/NUMBER"
     )
 
@@ -161,82 +156,36 @@ def _say(line: str) -> None:
 
 
 def _fetch(repository: Repository, commit: str, files: Sequence[ListedFile], place: Path) -> None:
-    """Have the folder of a commit; if several processes need it, one fetches it.
-
-    Each process fills a folder of its own, as locks can have no effect (see base/publish).
-    """
-    target, kept = place / commit, place / f".{commit}.part"
-    make_directory(kept)
+    """Have the folder of a commit; if several processes need it, one fetches it."""
+    target, folder = place / commit, place / f".{commit}.part"
+    make_directory(place)
     with one_at_a_time(place / ".lock"):
-        if not _is_whole(target):
-            with scratch_folder(target) as folder:
-                missing = [file for file in files if not _is_taken(file, folder, kept)]
-                _require_room(repository, missing, folder)
-                with (
-                    counting(
-                        f"fetching {repository.shown}", "bytes", sum(file.size for file in missing)
-                    ) as add,
-                    _growth(folder, add),
-                ):
-                    for file in missing:
-                        path = download(repository, commit, file, folder)
-                        if file.path == CONFIG:
-                            check_config(folder, repository.shown)
-                        with suppress(OSError):  # without hard links the next one starts over
-                            os.link(path, kept / file.hash)
-                shutil.rmtree(folder / ".cache", ignore_errors=True)  # notes of huggingface_hub
-                about = {
-                    "origin": f"{HUB}{repository.name}@{commit}",
-                    "fetched_at": datetime.now(timezone.utc).isoformat(),
-                }
-                write_whole(folder / MARKER, json.dumps(about, indent=1).encode())
-                try:
-                    publish_folder(folder, target)
-                except TakenError as error:
-                    if not _is_whole(target):
-                        raise DataError(f"{target} is not a fetched model; remove it") from error
-        shutil.rmtree(kept, ignore_errors=True)  # not needed once `target` is whole
-
-
-def _is_taken(file: ListedFile, folder: Path, kept: Path) -> bool:
-    """Link a file that an earlier fetch has kept into the folder, if there is one."""
-    path = folder / file.path
-    path.parent.mkdir(exist_ok=True)
-    try:
-        os.link(kept / file.hash, path)
-    except OSError:
-        return False
-    if not file.is_at(path):
-        path.unlink()
-        (kept / file.hash).unlink(missing_ok=True)
-    return path.exists()
+        if _is_whole(target):
+            return
+        if target.exists():
+            raise DataError(f"{target} is not a fetched model; remove it")
+        make_directory(folder)
+        _require_room(repository, files, folder)
+        size = sum(file.size for file in files) / 1e6
+        _say(f"fetching {repository.shown}, {size:,.1f} MB, to {target}")
+        download(repository, commit, [file for file in files if file.path == CONFIG], folder)
+        check_config(folder, repository.shown)
+        download(repository, commit, files, folder)
+        shutil.rmtree(folder / ".cache", ignore_errors=True)  # notes of huggingface_hub
+        about = {
+            "origin": f"{HUB}{repository.name}@{commit}",
+            "fetched_at": datetime.now(timezone.utc).isoformat(),
+        }
+        write_whole(folder / MARKER, json.dumps(about, indent=1).encode())
+        folder.rename(target)
+        sync_directory(place)
 
 
 def _require_room(repository: Repository, files: Sequence[ListedFile], folder: Path) -> None:
-    needed, room = sum(file.size for file in files), shutil.disk_usage(folder).free
+    needed = sum(file.size for file in files) - bytes_in(folder)
+    room = shutil.disk_usage(folder).free
     if needed > room:
         raise DataError(
             f"{repository.shown} takes {needed / 1e6:,.0f} MB, and {folder.parent} has "
             f"{room / 1e6:,.0f} MB left; free some space, or set TENFOLD_ROOT"
         )
-
-
-@contextmanager
-def _growth(folder: Path, add: Callable[[int], None]) -> Iterator[None]:
-    """Call `add` with the bytes by which the files of a folder grow.
-
-    Not by a hook of huggingface_hub: its versions have different ones.
-    """
-    seen = bytes_in(folder)
-
-    def look() -> None:
-        nonlocal seen
-        now = bytes_in(folder)
-        add(now - seen)
-        seen = now
-
-    try:
-        with calling_each(_LOOK_SECONDS, look):
-            yield
-    finally:
-        look()

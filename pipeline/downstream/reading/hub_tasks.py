@@ -14,13 +14,13 @@ from typing import Any
 
 from pipeline.base.errors import ConfigError
 from pipeline.base.files import make_directory, one_at_a_time, whole_file
-from pipeline.base.progress import tracked
 from pipeline.base.typed_json import as_json
 from pipeline.downstream.reading.labelled_files import Record
 from pipeline.downstream.reading.published import filled
 from pipeline.downstream.reading.tables import TableColumns
 from pipeline.ingest.documents.parquet import read_table_rows
-from pipeline.remote.hub import Repository, download, list_matching
+from pipeline.remote.http import ask_for_network
+from pipeline.remote.hub import Repository, download, list_files
 
 PARQUET = "refs/convert/parquet"
 """The Hub's own conversion of repositories that have a script."""
@@ -141,6 +141,7 @@ def fetch_task(task: str, directory: Path) -> None:
         raise ConfigError(f"--fetch knows {', '.join(HUB)}, not {task}; give its files by --data")
     source = HUB[task]
     make_directory(directory, "name another --data")
+    ask_for_network()
     # elements of a job array start at the same time
     with one_at_a_time(directory / ".lock"):
         for name, split in zip(FILES, source.splits):
@@ -154,11 +155,10 @@ def _fetch(source: HubTask, split: str, path: Path, name: str) -> None:
         shown=f"{name} of {source.repository}",
         instead="or give the published files by --data",
     )  # fmt: skip
-    commit, files = list_matching(repository, split)
-    parts = path.parent / ".parts"
+    parts = path.parent / f".{path.stem}.parts"
     with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as lines:
-        for listed in tracked(files, f"fetching {name}", "files"):
-            for record in read_table_rows(str(download(repository, commit, listed, parts))):
+        for part in download(repository, *list_files(repository, split), parts):
+            for record in read_table_rows(str(part)):
                 lines.write(as_json(_plain(source, record), ensure_ascii=False) + "\n")
     # removed only now, so that an interrupted fetch continues with its parts
     shutil.rmtree(parts, ignore_errors=True)

@@ -21,7 +21,6 @@ class Hub:
     """Glob of its Parquet files."""
     licence: str
     """The licence that its dataset card states."""
-    text_field: str = "text"
     text_bytes: float
     """Size of the text, as stated on its dataset card."""
     download_bytes: float

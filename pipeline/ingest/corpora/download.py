@@ -1,20 +1,26 @@
-"""The Hub's copy of a named corpus that has no `--input`: downloaded once.
+"""The Hub's copy of a named corpus that has no `--input`: fetched once, then read offline.
 
 The copy is checked against the recipe first, so that an unsuitable one fails before the download.
+The files of a pinned commit are compared with the Hub's list. Their directory is named for the
+revision and marked once all of them are there, so an interrupted fetch resumes, compute nodes
+without a network find it with the same command, and each revision has its own directory.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 from pipeline.base.errors import ConfigError
+from pipeline.base.files import make_directory, one_at_a_time, write_whole
 from pipeline.config.data_settings import DataSettings
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS, Hub
 from pipeline.ingest.corpora.groups import member_inputs, require_members, require_size
-from pipeline.ingest.corpora.hub_corpora import fetch_corpus, fetched_directory, is_fetched
 from pipeline.ingest.corpora.suitability import require_fit_of_hub
+from pipeline.remote.hub import MARKER, Repository, download, list_files
 
 
 def download_missing(
@@ -43,7 +49,7 @@ def download_missing(
     if revision:
         hub = replace(hub, revision=revision)
     require_fit_of_hub(corpus, hub, data)
-    return [str(_directory(corpus, hub, downloads))]
+    return [str(fetch_corpus(corpus, hub, downloads))]
 
 
 def _check(corpus: str, inputs: list[str], revision: str, fetching: bool) -> None:
@@ -84,19 +90,41 @@ def _group(
     if not inputs and not published and not allow_short:
         require_size(corpus, {member: hub.text_bytes for member, hub in hubs.items()}, "on the Hub")
     for member, hub in hubs.items():
-        files[member] = [str(_directory(member, hub, downloads))]
+        files[member] = [str(fetch_corpus(member, hub, downloads))]
     require_members(corpus, files, published)
     return [f"{member}={path}" for member, paths in files.items() for path in paths]
 
 
-def _directory(corpus: str, hub: Hub, downloads: Path) -> Path:
+def fetched_directory(downloads: Path, corpus: str, hub: Hub) -> Path:
+    """The directory of a corpus at this revision, fetched or not."""
+    return downloads / f"{corpus}-{hub.revision[:12]}"
+
+
+def is_fetched(directory: Path) -> bool:
+    """True if the fetch is complete."""
+    return (directory / MARKER).exists()
+
+
+def fetch_corpus(corpus: str, hub: Hub, downloads: Path) -> Path:
+    """Return the directory with all of `hub`'s files; fetches them if they are missing.
+
+    Raises ConfigError if the package huggingface_hub is missing or the Hub refuses, DataError if it
+    cannot be reached or a file differs from the Hub's list.
+    """
     directory = fetched_directory(downloads, corpus, hub)
     if not is_fetched(directory):
-        print(
-            f"{corpus}: fetching {hub.id} at {hub.revision[:12]}, about "
-            f"{hub.download_bytes / 1e9:.1f} GB, to {directory}",
-            flush=True,
-        )
-    fetch_corpus(corpus, hub, downloads)
+        repository = Repository(
+            kind="dataset", name=hub.id, revision=hub.revision, shown=f"{corpus} ({hub.id})",
+            instead="with --fetch where there is a network, or give files with --input PATH...",
+        )  # fmt: skip
+        commit, files = list_files(repository, hub.files)
+        make_directory(directory)
+        with one_at_a_time(directory / ".lock"):
+            size = sum(file.size for file in files) / 1e9
+            print(f"{corpus}: fetching {hub.id}, {size:.1f} GB, to {directory}", flush=True)
+            download(repository, commit, files, directory)
+            shutil.rmtree(directory / ".cache", ignore_errors=True)  # notes of huggingface_hub
+            # Last: it says that all files are here.
+            write_whole(directory / MARKER, json.dumps({"id": hub.id, "commit": commit}).encode())
     print(f"{corpus}: {hub.id} at {hub.revision[:12]}, in {directory}", flush=True)
     return directory

@@ -2,13 +2,12 @@
 
 import pytest
 
-from pipeline.remote import http, retries
+from pipeline.remote import http
 
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that would have been waited for."""
     found: list[float] = []
-    monkeypatch.setattr(retries, "sleep", found.append)
     monkeypatch.setattr(http, "sleep", found.append)
     return found

@@ -11,7 +11,6 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from huggingface_hub import constants
 
-from pipeline.remote import retries
 from tests.pipeline.remote.publishers import Answering, served
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -29,11 +28,13 @@ def small_hub(
     refused: tuple[int, str] | None = None,
     listed: Callable[[list[dict[str, object]]], object] = list,
     sent: Callable[[str, bytes], bytes] = lambda name, content: content,
+    encoded: bytes = b"",
 ) -> Iterator[tuple[str, list[str]]]:
     """Serves `folder` as NAME at REVISION; yields the address and the requests.
 
     kind: datasets or models. refused: the status and the Hub's error code of every answer. listed:
-    changes the list of a model's files. sent: changes what is sent of a file.
+    changes the list of a model's files. sent: changes what is sent of a file. encoded: sent in
+    place of every file, in gzip.
     """
     asked: list[str] = []
     revisions = (REVISION, "main", "v1.0", "refs/pr/1")
@@ -53,6 +54,9 @@ def small_hub(
                 siblings = listed([sibling(name, files[name]) for name in sorted(files)])
                 about = {"id": NAME, "sha": REVISION, "siblings": siblings, "tags": []}
                 self.reply(200, json.dumps(about).encode(), Content_Type="application/json")
+            elif path == f"{api}/tree/{REVISION}":
+                entries = [entry_of(sibling(name, files[name])) for name in sorted(files)]
+                self.reply(200, json.dumps(entries).encode(), Content_Type="application/json")
             elif path.startswith(raw) and path.removeprefix(raw) in files:
                 self.send_file(path.removeprefix(raw), files[path.removeprefix(raw)].read_bytes())
             elif path.startswith(f"{api}/revision/"):
@@ -68,6 +72,8 @@ def small_hub(
             status, part, where = self.part_of(
                 sent(name, content) if self.command == "GET" else content
             )
+            if encoded and self.command == "GET":
+                part, where = encoded, {"Content_Encoding": "gzip"}
             where |= {"Accept_Ranges": "bytes", "X_Repo_Commit": REVISION}
             self.reply(status, part, ETag=tag, **where)
 
@@ -86,9 +92,15 @@ def sibling(name: str, path: Path) -> dict[str, object]:
     return about
 
 
+def entry_of(about: dict[str, Any]) -> dict[str, object]:
+    """The same file as in the list of a tree."""
+    entry = {"type": "file", "path": about["rfilename"], "oid": about["blobId"]}
+    lfs = {"lfs": about["lfs"] | {"oid": about["lfs"]["sha256"]}} if "lfs" in about else {}
+    return entry | {"size": about["size"]} | lfs
+
+
 def leave_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No cache and no token of the user, no pauses; nothing listens on this port."""
-    monkeypatch.setattr(retries, "sleep", lambda seconds: None)
+    """No cache and no token of the user; nothing listens on this port."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "cache"))
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")

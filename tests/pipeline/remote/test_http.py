@@ -181,6 +181,7 @@ def test_a_killed_transfer_leaves_nothing_that_is_taken_for_whole(
 def test_in_a_job_of_slurm_nothing_is_fetched_unless_asked(
     server: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("TENFOLD_FETCH", raising=False)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     for call in (
         lambda: read_small(f"{server.address}/list"),

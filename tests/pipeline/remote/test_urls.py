@@ -119,6 +119,7 @@ def test_a_copy_is_reused_until_the_version_changes(
     for copying in (True, False):
         assert local_inputs(inputs, downloads, copying=copying) == [first]
     with monkeypatch.context() as job:
+        job.delenv("TENFOLD_FETCH", raising=False)
         job.setenv("SLURM_JOB_ID", "7")
         job.setattr(urls, "_listed", None)
         assert local_inputs(inputs, downloads) == [first]

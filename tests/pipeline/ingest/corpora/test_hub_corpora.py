@@ -13,7 +13,7 @@ from huggingface_hub import constants
 
 from pipeline.base.errors import DataError
 from pipeline.ingest.corpora.catalogue import Hub
-from pipeline.ingest.corpora.hub_corpora import fetch_corpus, fetched_directory, is_fetched
+from pipeline.ingest.corpora.download import fetch_corpus, fetched_directory, is_fetched
 from pipeline.ingest.corpora.sources import corpus_sources
 from pipeline.remote.hub import MARKER
 from tests.pipeline.ingest.files import put, read_all, texts_of
@@ -59,6 +59,7 @@ def texts(directory: Path) -> list[str]:
 
 
 def test_the_commit_is_fetched_once(serving: Any, tmp_path: Path) -> None:
+    """Its columns stay as they are; the address of an article is read."""
     with serving() as asked:
         directory = fetch_corpus("cc-news", HUB, tmp_path / "downloads")
         assert len(asked) >= FILES and all(NAME in line and REVISION in line for line in asked)
@@ -66,47 +67,27 @@ def test_the_commit_is_fetched_once(serving: Any, tmp_path: Path) -> None:
         assert fetch_corpus("cc-news", HUB, tmp_path / "downloads") == directory
         assert len(asked) == before
     assert directory == tmp_path / "downloads" / f"cc-news-{REVISION[:12]}"
-    assert not [path for path in directory.iterdir() if path.is_dir()]
-    assert texts(directory) == [f"Article {file}.{row}." for file in range(3) for row in range(20)]
-    about = json.loads((directory / MARKER).read_bytes())
-    assert (about["id"], about["revision"], about["documents"]) == (NAME, REVISION, FILES * ROWS)
-    table = pq.read_table(directory / f"cc-news-00001-of-{FILES:05d}.parquet")
-    assert table.column_names == ["text", "url", "title"]
-    assert table["url"][3].as_py() == "http://example.org/1/3"
+    assert sorted(path.name for path in directory.iterdir()) == [MARKER, ".lock", "plain_text"]
+    _, sources = corpus_sources("cc-news", [str(directory)])
+    records = read_all(*sources)
+    assert texts_of(records) == [f"Article {file}.{row}." for file in range(3) for row in range(20)]
+    assert records[23].origin == "http://example.org/1/3"
+    assert json.loads((directory / MARKER).read_bytes()) == {"id": NAME, "commit": REVISION}
 
 
-def test_an_interrupted_fetch_resumes_with_the_next_file(serving: Any, tmp_path: Path) -> None:
+def test_an_interrupted_fetch_resumes(serving: Any, tmp_path: Path) -> None:
     def damage(name: str, whole: bytes) -> bytes:
         return whole[:-9] + b"9" + whole[-8:] if "00001" in name else whole
 
-    with serving():
-        whole = fetch_corpus("cc-news", HUB, tmp_path / "whole")
+    directory = fetched_directory(tmp_path, "cc-news", HUB)
     with serving(sent=damage), pytest.raises(DataError, match=r"train-00001-.* differs from what"):
-        fetch_corpus("cc-news", HUB, tmp_path / "cut")
-    directory = fetched_directory(tmp_path / "cut", "cc-news", HUB)
+        fetch_corpus("cc-news", HUB, tmp_path)
     assert not is_fetched(directory)
-    (first,) = directory.glob("*.parquet")
-    written = first.stat().st_mtime_ns
     with serving() as asked:
-        fetch_corpus("cc-news", HUB, tmp_path / "cut")
-    assert first.stat().st_mtime_ns == written and not [x for x in asked if "train-00000" in x]
-    for path in whole.iterdir():
-        assert (directory / path.name).read_bytes() == path.read_bytes()
-
-
-def test_another_text_field_and_no_rows(repository: Path, serving: Any, tmp_path: Path) -> None:
-    for number in range(2):
-        columns = {"plain_text": [f"{number}.{row}" for row in range(5)], "language": ["en"] * 5}
-        pq.write_table(pa.table(columns), repository / f"2016_{number}.parquet")
-    other = replace(HUB, files="2016_*.parquet", text_field="plain_text")
-    with serving():
-        directory = fetch_corpus("cc-news", other, tmp_path / "downloads")
-        assert texts(directory) == [f"{number}.{row}" for number in range(2) for row in range(5)]
-        with pytest.raises(DataError, match="no column words, only plain_text, language"):
-            fetch_corpus("cc-news", replace(other, text_field="words"), tmp_path / "others")
-        for files, why in (("*.md", "as Parquet"), ("*.x", r"the Hub has no \*.x")):
-            with pytest.raises(DataError, match=why):
-                fetch_corpus("cc-news", replace(HUB, files=files), tmp_path / "others")
+        fetch_corpus("cc-news", HUB, tmp_path)
+    assert is_fetched(directory) and not [x for x in asked if "GET" in x and "train-00000" in x]
+    with serving(), pytest.raises(DataError, match=r"the Hub has no \*.x"):
+        fetch_corpus("cc-news", replace(HUB, files="*.x"), tmp_path / "others")
 
 
 def test_what_prevents_a_fetch_is_one_line(
@@ -118,7 +99,7 @@ def test_what_prevents_a_fetch_is_one_line(
         offline.setattr(constants, "HF_HUB_OFFLINE", True)
         line = run("--corpus", "cc-news", code=2)
     assert line.startswith("error: cc-news (") and "offline mode is enabled" in line
-    assert "--corpus cc-news --fetch" in line and "--input PATH..." in line
+    assert "--fetch where there is a network" in line and "--input PATH..." in line
     assert line.count("\n") == 1
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert "pip install '.[hub]'" in run("--corpus", "stories", "--fetch", code=2)
