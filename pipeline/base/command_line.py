@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
@@ -84,11 +85,17 @@ def data_root() -> Path:
 
 
 class _OneCorpus(argparse.Action):
-    """Refuses a second --corpus, for which all of --input would be read under the last name."""
+    """Takes NAME or NAME@REVISION, which sets `revision`, too.
+
+    Refuses a second --corpus, for which all of --input would be read under the last name.
+    """
 
     def __call__(
-        self, parser: object, namespace: object, value: Any, option: object = None
+        self, parser: object, namespace: argparse.Namespace, value: Any, option: object = None
     ) -> None:
+        name, _, revision = value.partition("@")
+        if revision and re.fullmatch(r"[\w-]+", name) and not Path(value).exists():
+            value, namespace.revision = name, revision
         before = getattr(namespace, self.dest)
         if before not in (None, value):
             raise argparse.ArgumentError(
@@ -105,7 +112,8 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         action=_OneCorpus,
         metavar="NAME",
         help="wikipedia, bookcorpus, cc-news, openwebtext, stories, 16gb (the first two), 160gb "
-        "(all five), sample (shipped with the code), or a path",
+        "(all five), sample (shipped with the code), or a path; NAME@COMMIT for another commit of "
+        "the Hub's copy",
     )
     parser.add_argument(
         "--input",
@@ -119,12 +127,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "Arrow; for a group MEMBER=PATH..., or one directory with a folder for each member "
         "(default: the Hub's copy of a named corpus)",
     )
-    parser.add_argument(
-        "--revision",
-        default="",
-        metavar="COMMIT",
-        help="commit of the Hub's copy (default: the one that the page on corpora names)",
-    )
+    parser.set_defaults(revision="")
     add_reading_arguments(parser)
 
 
@@ -165,32 +168,28 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_published_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --months, --dump and how their files are fetched."""
-    parser.add_argument(
-        "--months",
-        default="",
-        metavar="FIRST..LAST",
-        help="months of Common Crawl's CC-NEWS, e.g. 2016-09..2019-02, as the files of cc-news: "
-        "each WARC file (1 GB) is downloaded, extracted and removed",
-    )
+    """Add --dump and how its files are fetched."""
     parser.add_argument(
         "--dump",
-        default="",
-        metavar="WIKI/DATE",
-        help="dump of a wiki, e.g. enwiki/20260101, as the files of wikipedia: each part is "
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="WHAT",
+        help="months of Common Crawl's CC-NEWS, e.g. 2016-09..2019-02, as the files of cc-news, or "
+        "a wiki's dump, e.g. enwiki/20260101, as those of wikipedia, or both: each file is "
         "downloaded, checked, extracted and removed",
     )
     parser.add_argument(
         "--skip-missing",
         action="store_true",
-        help="skip files of --months that are listed but do not exist (HTTP 404), and name them",
+        help="skip files of months that are listed but do not exist (HTTP 404), and name them",
     )
     parser.add_argument(
         "--language",
         default="",
         metavar="CODE",
         help="keep only pages in this language from WARC and WET files, e.g. en; any keeps all "
-        "languages (default: en for --months, else any)",
+        "languages (default: en for months of --dump, else any)",
     )
 
 

@@ -57,7 +57,7 @@ BAD_INPUT = {
     f"{PREPARE} news.jsonl --tokenizer nothing": "nothing",
     f"{PREPARE} news.jsonl --tokenizer wordpiece-tokenizer": "wordpiece",
     f"{PREPARE} chinese.jsonl --recipe bert_tiny --tokenizer wordpiece-tokenizer": "--allow",
-    "prepare --corpus cc-news --months 2016-13": "2016-13",
+    "prepare --corpus cc-news --dump 2016-13": "2016-13",
     "prepare --corpus wikipedia --dump enwiki": "enwiki",
     "prepare --corpus 16gb --input wikipedia=dump.xml": "bookcorpus",
     # --- prepare: files

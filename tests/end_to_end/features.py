@@ -896,7 +896,7 @@ FEATURES = [*READING, *PREPARING, *RUNS, *AROUND]
 
 NO_ROW = {
     # downloads, which tests/pipeline/remote and tests/pipeline/ingest/corpora have servers for
-    *("--fetch", "--months", "--dump", "--revision"),
+    *("--fetch", "--dump"),
     "--skip-missing",
     # texts that are too large for a row
     "--allow-short",

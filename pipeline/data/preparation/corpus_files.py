@@ -45,11 +45,7 @@ class FoundCorpus:
 
 def selected(arguments: argparse.Namespace) -> Selected:
     """The options of a command for publishers of corpora."""
-    return Selected(
-        months=arguments.months,
-        dump=arguments.dump,
-        skip_missing=arguments.skip_missing,
-    )
+    return Selected.named(arguments.dump, skip_missing=arguments.skip_missing)
 
 
 def list_published(

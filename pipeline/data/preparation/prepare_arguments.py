@@ -28,7 +28,7 @@ EXAMPLES = example_text(
     "python -m pipeline.prepare --corpus sample --recipe roberta_tiny",
     "python -m pipeline.prepare --corpus news --input may/*.jsonl.zst --dedup near",
     "python -m pipeline.prepare --corpus news --input news/ --recipe runs/base/run.json",
-    "python -m pipeline.prepare --corpus cc-news --months 2016-09..2019-02 --dry-run",
+    "python -m pipeline.prepare --corpus cc-news --dump 2016-09..2019-02 --dry-run",
 )
 
 
@@ -109,9 +109,10 @@ def _check(arguments: argparse.Namespace) -> None:
         )
     wanted = [item for item in arguments.filter if item.startswith("language=")]
     kept = arguments.language or LANGUAGE
-    if arguments.months and kept != ANY_LANGUAGE and wanted not in ([], [f"language={kept}"]):
+    wants_others = kept != ANY_LANGUAGE and wanted not in ([], [f"language={kept}"])
+    if wants_others and selected(arguments).months:
         raise ConfigError(
-            f"--filter {wanted[0]}: --months keeps language={kept} only; add --language "
+            f"--filter {wanted[0]}: --dump of months keeps language={kept} only; add --language "
             f"{wanted[0].partition('=')[2]}"
         )
 
@@ -121,7 +122,7 @@ def _add_source_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--fetch",
         action="store_true",
-        help="only download the Hub's copy, the URLs of --input, or the files of --months and "
+        help="only download the Hub's copy, the URLs of --input, or the files of "
         "--dump, to $TENFOLD_ROOT/downloads, for compute nodes without a network; skips a group's "
         "members that have --input",
     )

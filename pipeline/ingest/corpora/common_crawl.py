@@ -32,8 +32,6 @@ LIST = "sizes.json"
 FIRST_MONTH = "2016-08"
 _MISSING = -1
 """In place of the size of a file that does not exist."""
-_MOST_SHOWN = 200
-"""Characters shown of a word that is not a path."""
 _MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
 
 
@@ -49,10 +47,10 @@ def parse_months(text: str) -> list[str]:
         # In order as text, since zeros pad them.
         if not all(map(_MONTH.fullmatch, bounds)) or bounds != sorted(bounds):
             raise ConfigError(
-                f"--months {text}: give months as 2019-02, 2016-09..2019-02, or several with commas"
+                f"--dump {text}: give months as 2019-02 or 2016-09..2019-02, or WIKI/DATE"
             )
         if first < FIRST_MONTH:
-            raise ConfigError(f"--months {text}: the first month of CC-NEWS is {FIRST_MONTH}")
+            raise ConfigError(f"--dump {text}: the first month of CC-NEWS is {FIRST_MONTH}")
         numbers = [int(month[:4]) * 12 + int(month[5:]) - 1 for month in bounds]
         months |= {f"{n // 12:04d}-{n % 12 + 1:02d}" for n in range(numbers[0], numbers[1] + 1)}
     return sorted(months)
@@ -70,11 +68,10 @@ def list_months(
     for month in months:
         sizes = published_list(
             downloads / _folder(month) / LIST,
-            functools.partial(_look_up_month, month, skip_missing),
-            functools.partial(_checked, month),
+            functools.partial(_look_up_month, month),
+            functools.partial(_checked, month, skip_missing),
             recording=recording,
         )
-        _report_missing(month, sizes, skip_missing)
         files += [
             PublishedFile(
                 url=f"{COMMON_CRAWL}/{path}",
@@ -89,7 +86,7 @@ def list_months(
     return files
 
 
-def _look_up_month(month: str, skip_missing: bool) -> bytes:
+def _look_up_month(month: str) -> bytes:
     """The list that is kept: the size of each path."""
     url = f"{COMMON_CRAWL}/{_folder(month)}/warc.paths.gz"
     packed = io.BytesIO(read_small(url))
@@ -105,28 +102,25 @@ def _look_up_month(month: str, skip_missing: bool) -> bytes:
         raise DataError(f"{url} is not a list of paths in gzip ({error})") from error
     for word in re.finditer(r"\S+", text):  # one by one: words take up to 17 times their bytes
         if not _is_of(month, word[0]):
-            wrong = word[0][:_MOST_SHOWN]
-            raise DataError(f"{url} lists {wrong!r}, which is not a WARC file of {month}")
+            raise DataError(f"{url} lists {word[0][:200]!r}, not a WARC file of {month}")
         paths.add(word[0])
     if not paths:
         raise DataError(f"{url} lists no files; leave {month} out")
     # The list has no lengths: each costs a request, hence several at a time, once for all parts.
-    looks = on_threads(_size_of, sorted(paths), CONNECTIONS)
-    sizes = dict(zip(sorted(paths), tracked(looks, f"listing {month}", "files", len(paths))))
-    _report_missing(month, sizes, skip_missing)  # before they are kept
-    return json.dumps(sizes, indent=0).encode()
+    listed = sorted(paths)
+    sizes = on_threads(_size_of, listed, CONNECTIONS)
+    sizes = tracked(sizes, f"listing {month}", "files", len(paths))
+    return json.dumps(dict(zip(listed, sizes)), indent=0).encode()
 
 
-def _size_of(path: str) -> int:
+def _size_of(path: str) -> int | None:
+    """The length that the server states; `_checked` refuses a list with none."""
     try:
-        size, _ = look_up(f"{COMMON_CRAWL}/{path}")
+        return look_up(f"{COMMON_CRAWL}/{path}")[0]
     except DataError as error:
         if not is_gone(error):  # a file that cannot be reached may exist
             raise
         return _MISSING
-    if size is None:
-        raise DataError(f"{COMMON_CRAWL}/{path}: the server does not state its length")
-    return size
 
 
 def _report_missing(month: str, sizes: dict[str, int], skip_missing: bool) -> None:
@@ -140,17 +134,19 @@ def _report_missing(month: str, sizes: dict[str, int], skip_missing: bool) -> No
     print(f"note: {text} and are skipped: {', '.join(missing)}", flush=True)
 
 
-def _checked(month: str, sizes: dict[str, int]) -> dict[str, int]:
-    """The sizes of a list; raises ValueError or AttributeError for other content."""
+def _checked(month: str, skip_missing: bool, sizes: dict[str, int]) -> dict[str, int]:
+    """The sizes of a list; raises ValueError or AttributeError for other content, DataError for
+    files that are missing, so that such a list is not kept."""
     for path, size in sizes.items():
         if not _is_of(month, path) or not (is_length(size) or size == _MISSING):
             raise ValueError(path)
+    _report_missing(month, sizes, skip_missing)
     return sizes
 
 
-def _is_of(month: str, path: str) -> bool:
-    """True if this is the path of a WARC file of the month, and leads nowhere else."""
-    return bool(re.fullmatch(rf"{_folder(month)}/\w[\w.-]*\.warc\.gz", path, re.ASCII))
+def _is_of(month: str, path: str) -> object:
+    """A match if this is the path of a WARC file of the month, and leads nowhere else."""
+    return re.fullmatch(rf"{_folder(month)}/\w[\w.-]*\.warc\.gz", path, re.ASCII)
 
 
 def _folder(month: str) -> str:

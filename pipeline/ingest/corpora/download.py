@@ -46,20 +46,19 @@ def download_missing(
     hub = CORPORA[corpus].hub if corpus in CORPORA else None
     if inputs or hub is None or corpus in published:
         return inputs
-    if revision:
-        hub = replace(hub, revision=revision)
+    hub = replace(hub, revision=revision or hub.revision)
     require_fit_of_hub(corpus, hub, data)
     return [str(fetch_corpus(corpus, hub, downloads))]
 
 
 def _check(corpus: str, inputs: list[str], revision: str, fetching: bool) -> None:
     """Raises ConfigError if an option would have no effect."""
-    for option, given in ((f"--revision {revision}", bool(revision)), ("--fetch", fetching)):
-        if given and corpus not in CORPORA and (revision or corpus not in GROUPS):
-            names = ", ".join(CORPORA if revision else [*CORPORA, *GROUPS])
-            raise ConfigError(f"{option}: --corpus {corpus} is not on the Hub; {names} are")
-        if given and inputs and corpus in CORPORA:
-            raise ConfigError(f"{option} applies to the Hub's copy; drop it, or --input")
+    option = f"{corpus}@{revision}" if revision else "--fetch" if fetching else ""
+    names = [*CORPORA] if revision else [*CORPORA, *GROUPS]
+    if option and corpus not in names:
+        raise ConfigError(f"{option}: {corpus} is not on the Hub; {', '.join(names)} are")
+    if option and inputs and corpus in CORPORA:
+        raise ConfigError(f"{option} applies to the Hub's copy; drop it, or --input")
 
 
 def _group(
@@ -75,14 +74,11 @@ def _group(
     hubs = {
         member: hub
         for member, paths in files.items()
-        if not (paths or member in published) and (hub := CORPORA[member].hub) is not None
+        if not (paths or member in published)
+        and (hub := CORPORA[member].hub) is not None
+        # A forgotten member must not start a download.
+        and (fetching or not inputs or is_fetched(fetched_directory(downloads, member, hub)))
     }
-    if inputs and not fetching:  # a forgotten member must not start a download
-        hubs = {
-            member: hub
-            for member, hub in hubs.items()
-            if is_fetched(fetched_directory(downloads, member, hub))
-        }
     # All members before the first download: the last may be unsuitable.
     for member, hub in hubs.items():
         require_fit_of_hub(member, hub, data)

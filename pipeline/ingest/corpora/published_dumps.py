@@ -1,8 +1,8 @@
-"""`--months` and `--dump`: corpora whose files are found in the lists of their publishers."""
+"""`--dump`: corpora whose files are found in the lists of their publishers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,13 @@ class Selected:
     skip_missing: bool = False
     """True if files of months that are listed and do not exist are skipped."""
 
+    @classmethod
+    def named(cls, words: Sequence[str], *, skip_missing: bool = False) -> Selected:
+        """words: of --dump: months, or a wiki's dump."""
+        months = ",".join(word for word in words if "/" not in word)
+        dump = " ".join(word for word in words if "/" in word)  # `list_dump` refuses several
+        return cls(months=months, dump=dump, skip_missing=skip_missing)
+
     def corpora(self) -> list[str]:
         """Names of the corpora."""
         return [name for name, given in ((NEWS, self.months), (WIKIPEDIA, self.dump)) if given]
@@ -38,7 +45,7 @@ class Selected:
     def sources(self, downloads: Path, *, recording: bool = True) -> dict[str, list[Source]]:
         """The files of each corpus, from lists that are kept in `downloads` if `recording`."""
         if self.skip_missing and not self.months:
-            raise ConfigError("--skip-missing is for --months; omit it")
+            raise ConfigError("--skip-missing is for months of --dump; omit it")
         files: dict[str, list[PublishedFile]] = {}
         if self.months:
             files[NEWS] = list_months(
@@ -58,12 +65,11 @@ def require_place(corpus: str, inputs: list[str], chosen: list[str]) -> None:
     corpus, inputs: as for `corpus_sources`; chosen: as `Selected.corpora` returns them.
     """
     for name in chosen:
-        option = "--months" if name == NEWS else "--dump"
         members = GROUPS[corpus].members if corpus in GROUPS else [*CORPORA]
         if corpus == "sample" or (corpus in CORPORA and corpus != name) or name not in members:
-            raise ConfigError(f"{option} gives files of {name}, not of {corpus}; omit it")
+            raise ConfigError(f"--dump gives files of {name}, not of {corpus}; omit it")
         if corpus == name and inputs:
-            raise ConfigError(f"{option} and --input both give files of {name}; give one")
+            raise ConfigError(f"--dump and --input both give files of {name}; give one")
 
 
 def chosen_language(given: str, source: Source) -> str:

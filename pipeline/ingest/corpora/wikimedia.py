@@ -31,7 +31,7 @@ def list_dump(dump: str, downloads: Path, *, recording: bool = True) -> list[Pub
     DataError if the list cannot be read or the dump is not finished.
     """
     if not _DUMP.fullmatch(dump):
-        raise ConfigError(f"--dump {dump}: give a wiki and a date, e.g. enwiki/20260101")
+        raise ConfigError(f"--dump {dump}: give one wiki and a date, e.g. enwiki/20260101")
     read = functools.partial(read_small, f"{WIKIMEDIA}/{dump}/{LIST}")
     parse = functools.partial(_articles, dump)
     files = published_list(downloads / dump / LIST, read, parse, recording=recording)

@@ -16,10 +16,13 @@ from tests.pipeline.preparing import Prepare
         ("sample --tokenizer /nonexistent", "no such directory"),
         ("sample --max-bad-fraction 1.5", "--max-bad-fraction 1.5"),
         ("sample --part 5/4", "1/4 to 4/4"),
-        ("wikipedia --months 2019-02", "files of cc-news, not of wikipedia"),
+        ("wikipedia --dump 2019-02", "files of cc-news, not of wikipedia"),
         ("sample --dump enwiki/20260101", "files of wikipedia, not of sample"),
-        ("16gb --months 2019-02", "files of cc-news, not of 16gb"),
-        ("cc-news --months 2019-02 --input x", "--months and --input both give"),
+        ("16gb --dump 2019-02", "files of cc-news, not of 16gb"),
+        ("wikipedia --dump dewiki/20260101 enwiki/20260101", "give one wiki and a date"),
+        ("stories@main --input x", "stories@main applies to the Hub's copy"),
+        ("sample@main", "sample@main: sample is not on the Hub"),
+        ("cc-news --dump 2019-02 --input x", "--dump and --input both give"),
     ],
 )
 def test_bad_arguments_are_one_line(arguments: str, message: str, run: Prepare) -> None:

@@ -52,7 +52,7 @@ def news(server: Publisher, make: Prepare) -> News:
     """Prepares both months of the news, or what else is asked for."""
 
     def news(*more: object, months: str = "2019-01..2019-02", **chosen: Any) -> str:
-        given = ("--corpus", "cc-news", "--months", months)
+        given = ("--corpus", "cc-news", "--dump", months)
         return make(*given, *more, **chosen)
 
     return news
@@ -126,7 +126,7 @@ def test_fetching_alone_then_without_a_network(
         assert "2 files of" in news("--fetch", "--part", part)
         assert len(downloaded(tmp_path)) == int(part[0])
     assert not (tmp_path / "out").exists() and not (tmp_path / "documents").exists()
-    months = ("--corpus", "cc-news", "--months", "2019-01..2019-02")
+    months = ("--corpus", "cc-news", "--dump", "2019-01..2019-02")
     server.files.clear()
     text = make(*months)
     assert "2 are in" in text and "nothing to fetch" in text
@@ -147,8 +147,7 @@ def test_other_languages(news: News, tmp_path: Path) -> None:
     assert "language de" not in news("--language", "any", "--dedup", "none")
     assert read_manifest(tmp_path / "out").totals["documents"] == 26
     error = news("--filter", "language=de", code=2)
-    assert "--months keeps language=en only; add --language de" in error
-    assert "--revision main" in news("--revision", "main", code=2)
+    assert "--dump of months keeps language=en only; add --language de" in error
 
 
 def test_a_dump_is_found_checked_and_the_same_as_its_files(
@@ -169,7 +168,7 @@ def test_a_mixture_of_both_and_of_own_files(
 ) -> None:
     book = tmp_path / "book.txt"
     book.write_text("It was a cold day. " * 400)
-    both = ["--corpus", "mix", "--months", "2019-02", "--dump", DUMP]
+    both = ["--corpus", "mix", "--dump", "2019-02", DUMP]
     error = make(*both, "--input", f"cc-news={book}", code=2)
     assert "cc-news has files of --input" in error and error.count("\n") == 1
     make(*both, "--input", f"bookcorpus={book}")

@@ -25,7 +25,7 @@ def test_months_in_words() -> None:
     assert parse_months("2018-01,2017-12..2018-01") == ["2017-12", "2018-01"]
     assert len(parse_months("2016-09..2019-02")) == 30
     for text in ("", "2019", "2019-13", "2019-02..", "2019-02..2019-01", "2019/02", "x,2019-02"):
-        with pytest.raises(ConfigError, match=r"--months .*2016-09\.\.2019-02"):
+        with pytest.raises(ConfigError, match=r"--dump .*2016-09\.\.2019-02"):
             parse_months(text)
     with pytest.raises(ConfigError, match="2016-08"):
         parse_months("2016-07..2016-09")

@@ -1,4 +1,4 @@
-"""What --months, --dump and --language ask for."""
+"""What --dump and --language ask for."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_a_file_is_the_same_before_and_after_it_is_fetched(
 
 def test_what_has_no_effect_is_refused(tmp_path: Path) -> None:
     selected = Selected(dump="enwiki/20260101", skip_missing=True)
-    with pytest.raises(ConfigError, match="--skip-missing is for --months"):
+    with pytest.raises(ConfigError, match="--skip-missing is for months"):
         selected.sources(tmp_path)
 
 

@@ -35,7 +35,7 @@ def test_parts_in_the_order_of_pages(server: Publisher, tmp_path: Path) -> None:
 
 def test_what_is_no_dump_or_no_list_of_one_is_refused(server: Publisher, tmp_path: Path) -> None:
     for dump in ("enwiki", "enwiki/2026-01-01", "../20260101", "/enwiki/20260101"):
-        with pytest.raises(ConfigError, match="give a wiki and a date"):
+        with pytest.raises(ConfigError, match="give one wiki and a date"):
             listed(server, tmp_path, dump)
     assert not server.asked
     with pytest.raises(DataError, match=r"dumpstatus.json cannot be fetched \(HTTP 404"):
