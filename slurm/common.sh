@@ -205,7 +205,7 @@ choose_python() {
   [ ${#container[@]} -gt 0 ] || "${python[@]}" -c 'import sys
 from pipeline.base.errors import run_command
 from pipeline.released.choice import read_recipe
-run_command(lambda: read_recipe(sys.argv[1], None))' "$TENFOLD_RECIPE" || exit 2
+run_command(lambda: read_recipe(sys.argv[1]))' "$TENFOLD_RECIPE" || exit 2
 }
 
 # The code that runs is the image's; the checkout provides the batch files.

@@ -85,7 +85,7 @@ def data_root() -> Path:
 
 
 class _OneCorpus(argparse.Action):
-    """Takes NAME or NAME@REVISION, which sets `revision`, too.
+    """Takes NAME or NAME@COMMIT, which sets `revision`, too.
 
     Refuses a second --corpus, for which all of --input would be read under the last name.
     """
@@ -93,14 +93,16 @@ class _OneCorpus(argparse.Action):
     def __call__(
         self, parser: object, namespace: argparse.Namespace, value: Any, option: object = None
     ) -> None:
+        given = value
         name, _, revision = value.partition("@")
         if revision and re.fullmatch(r"[\w-]+", name) and not Path(value).exists():
             value, namespace.revision = name, revision
-        before = getattr(namespace, self.dest)
-        if before not in (None, value):
+        before = getattr(namespace, "given_corpus", given)
+        if before != given:
             raise argparse.ArgumentError(
-                self, f"{before} and {value} are both given; name a group, or see --by-folder"
+                self, f"{before} and {given} are both given; name a group, or see --by-folder"
             )
+        namespace.given_corpus = given
         setattr(namespace, self.dest, value)
 
 

@@ -257,10 +257,11 @@ def _choose_table(arguments: argparse.Namespace) -> Table:
 
 def _inputs(arguments: argparse.Namespace) -> list[str]:
     """The same options for pipeline.prepare."""
-    found = ["--corpus", arguments.corpus]
+    commit = f"@{arguments.revision}" if arguments.revision else ""
+    found = ["--corpus", f"{arguments.corpus}{commit}"]
     if arguments.input:
         found += ["--input", *arguments.input]
-    for name in ("revision", "text_field", "plain_text", "map", "tokenizer"):
+    for name in ("text_field", "plain_text", "map", "tokenizer"):
         if value := getattr(arguments, name):
             found += [f"--{name.replace('_', '-')}", str(value)]
     return found

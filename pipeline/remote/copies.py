@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.base.errors import DataError
-from pipeline.base.files import make_directory, one_at_a_time, write_whole
+from pipeline.base.files import make_directory, one_at_a_time, remove_temporaries, write_whole
 from pipeline.base.typed_json import as_value
 from pipeline.execution.workers import Executor, Stage
 from pipeline.remote.http import MOST_FILE_BYTES, MOST_LIST_BYTES, download, read_start
@@ -31,7 +31,7 @@ class PublishedFile:
     size: int
     """Bytes."""
     hash: str = ""
-    """MD5, SHA-1 or SHA-256 in hexadecimal digits; empty if none is published."""
+    """SHA-1 in hexadecimal digits; empty if none is published."""
     connections: int = 1
     """Most files that `--fetch` takes from the publisher at a time."""
     downloads: Path
@@ -89,6 +89,7 @@ def fetched(file: PublishedFile) -> Path:
 def _fetch(file: PublishedFile, target: Path) -> None:
     make_directory(target.parent)
     with one_at_a_time(target.with_name(f".{file.place.name}.lock")):
+        remove_temporaries(target.parent)  # of processes that were killed
         if not target.exists():
             download(file.url, target, file.size, file.hash)
 
@@ -117,9 +118,20 @@ def published_list(
 ) -> Parsed:
     """What `parse` makes of a publisher's list in JSON, which is kept at `path` if `recording`.
 
+    Several processes that ask for it at once use the same one.
     read: its content, if there is none at `path`. Raises DataError if `parse` raises ValueError,
     TypeError, KeyError or AttributeError.
     """
+    if recording and not path.exists():
+        make_directory(path.parent)
+        with one_at_a_time(path.with_name(f".{path.name}.lock")):
+            return _published_list(path, read, parse, recording)
+    return _published_list(path, read, parse, recording)
+
+
+def _published_list(
+    path: Path, read: Callable[[], bytes], parse: Callable[[Any], Parsed], recording: bool
+) -> Parsed:
     is_kept = path.exists()
     try:
         if is_kept and path.stat().st_size > MOST_LIST_BYTES:
@@ -130,7 +142,6 @@ def published_list(
         remedy = f"remove {path} to read it again" if is_kept else "run the same command again"
         raise DataError(f"{path.name} of {path.parent} is not a list; {remedy}") from error
     if recording and not is_kept:
-        make_directory(path.parent)
         write_whole(path, content)
     return found
 

@@ -19,6 +19,7 @@ import hashlib
 import http.client
 import os
 import re
+import ssl
 import string
 import sys
 import time
@@ -239,20 +240,23 @@ def request(
     another attempt does not change, and after too many failures in a row.
     """
     failures = best = 0
+    is_reached = False
     require_network(show_url(url))
     while True:
         try:
             with _OPENER.open(_request(url, method, headers()), timeout=_SILENCE_SECONDS) as found:
                 return take(found)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            if isinstance(error, OSError) and error.errno in OF_THE_DISK:
+            # the errno of TLS's own errors is none of the system's
+            code = error.errno if isinstance(error, OSError) else None
+            if code in OF_THE_DISK and not isinstance(error, ssl.SSLError):
                 raise
             why, wish = _failure(url, error)
             if fetched() - best > _LEAST_BYTES:
                 failures, best = 0, fetched()
             failures += 1
-            is_reached = best or type(error) is not urllib.error.URLError
-            if wish is None or failures == (_ATTEMPTS if is_reached else _FIRST_ATTEMPTS):
+            is_reached |= bool(best) or type(error) is not urllib.error.URLError
+            if wish is None or failures >= (_ATTEMPTS if is_reached else _FIRST_ATTEMPTS):
                 again = "check the address" if wish is None else "run the same command again"
                 raise DataError(f"{why}; {again}") from error
             pause = min(max(2.0 ** (failures - 1), wish), _LONGEST_PAUSE_SECONDS)

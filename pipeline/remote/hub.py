@@ -2,8 +2,8 @@
 
 `huggingface_hub` does the requests: tokens, mirrors (HF_ENDPOINT), attempts, and transfers that
 continue. What it leaves to us: a revision is resolved to a commit first, only files that were
-chosen are asked for, no answer is larger than the list says, and every file has the listed length
-and hash or is an error.
+chosen are asked for, an answer that is far larger than the list says is cut, and every file has the
+listed length and hash or is an error.
 """
 
 from __future__ import annotations

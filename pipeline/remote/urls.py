@@ -116,7 +116,8 @@ def _copy(
             download(file.path, target, file.size)
             return
         make_directory(target.parent)
-        with _reporting(url), whole_file(target) as temporary:
+        # the service's errors are OSErrors, too, and none of the disk
+        with whole_file(target) as temporary, _reporting(url):
             system.get_file(file.path, str(temporary))
             if file.size not in (None, size := temporary.stat().st_size):
                 raise DataError(f"{show_url(url)}: got {size:,} of {file.size:,} bytes")
@@ -173,6 +174,10 @@ def _listed(url: str) -> tuple[Any, list[RemoteFile], bool]:
     files = [file for file in files if not _is_skipped(file.label, is_directory)]
     if not files:
         raise DataError(f"{show_url(url)} has no files; check the URL")
+    if any(".." in file.label.split("/") or file.label.startswith("/") for file in files):
+        raise DataError(
+            f"{show_url(url)} has names with '..', which leave the downloads; rename them"
+        )
     return system, files, is_directory
 
 

@@ -6,7 +6,7 @@ import sys
 EXPECTED = {
     # eleven files of a piece are read and removed, by all workers, and seven more, as most of these
     # on threads; eight pieces make a shard, of eleven files that are written, synced and hashed
-    "publishing": "51.00 per split",
+    "publishing": "47.12 per split",
     "tokenizer's sample, bytes": "1.65 per byte",
     "start or requeue": "1.00 per file, 0.00 per rank",
     # one open; and once for all files whether there are masks of this duplicate

@@ -119,7 +119,6 @@ def test_bad_records_among_good_ones_are_counted(tmp_path: Path, prepare: Prepar
 
 LOST = b"A long text is lost with this record. " * 2000
 ROWS = b"".join(b"A piece of news, number %d. It is short.;\n" % n for n in range(300))
-ROWS_OF_TWO = b"text;id\nOne text.;1\nTwo texts.;2\n"
 LARGE_LOSSES = {
     "cut.jsonl": (b'{"text": "' + LOST + b"\n" + GOOD, "invalid JSON"),
     "list.jsonl.gz": (gzip.compress(GOOD + b'{"text": ["' + LOST + b'"]}\n'), "not a string"),
@@ -147,20 +146,7 @@ def test_unusable_records_are_judged_by_their_bytes_too(
     said = prepare(path, code=2)
     assert reason in said and "--max-bad-fraction 0.01" in said
     said = prepare(path, "--max-bad-fraction", 0.99)
-    assert "prepared 300 documents" in said
-    warned = [line for line in said.splitlines() if line.startswith("warning: own: over half")]
-    assert len(warned) == 2 and all(reason in line for line in warned), said
-
-
-def test_the_file_of_a_large_loss_is_named_among_small_ones(
-    tmp_path: Path, prepare: Prepare
-) -> None:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    for number in range(3):
-        write(folder / f"{number}.csv", LARGE_LOSSES["rows.csv"][0] if number == 1 else ROWS_OF_TWO)
-    said = prepare(folder, "--max-bad-fraction", 0.99)
-    assert "warning: own: over half was cut from 1.csv (of " in said
+    assert "prepared 300 documents" in said and reason in said
 
 
 def test_only_the_bad_line_that_is_printed_is_counted_from_the_start(

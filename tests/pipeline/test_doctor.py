@@ -55,7 +55,7 @@ def test_two_ranks_print_one_report(prepared: Path, tmp_path: Path) -> None:
 
 def test_a_change_of_nothing_is_refused(call: Call) -> None:
     error = call(command.main, "--set", "steps=5", code=2)
-    assert error.startswith("error: --set changes a recipe or a run")
+    assert error.startswith("error: --set changes a recipe; give --recipe too")
 
 
 def test_torchrun_and_what_the_full_form_measures_is_kept_for_plans(

@@ -185,7 +185,7 @@ def _selection(arguments: argparse.Namespace, sources: list[Source]) -> Selectio
 def _may_drop(arguments: argparse.Namespace) -> bool:
     """True if documents are dropped that an estimate counts."""
     selects = arguments.dedup != "none" or arguments.decontaminate or arguments.filter
-    return bool(selects or arguments.map or arguments.most_words)
+    return bool(selects or arguments.map or arguments.most_words or arguments.exclude)
 
 
 def _existing(

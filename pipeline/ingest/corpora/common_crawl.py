@@ -4,7 +4,7 @@
 their lengths are looked up file by file. Both are kept in `sizes.json` next to the files, so a list
 is read once, every part of an array uses the same one, and compute nodes need no network for it. A
 month that is not over has the files that there were when it was listed. Files that are listed and
-do not exist stop the command, or are skipped, and stay so in the kept list.
+do not exist stop the command, or are skipped, and stay so in `sizes.json`.
 """
 
 from __future__ import annotations

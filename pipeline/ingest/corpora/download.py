@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.base.errors import ConfigError
+from pipeline.base.errors import ConfigError, DataError
 from pipeline.base.files import make_directory, one_at_a_time, write_whole
 from pipeline.config.data_settings import DataSettings
 from pipeline.ingest.corpora.catalogue import CORPORA, GROUPS, Hub
@@ -116,6 +116,14 @@ def fetch_corpus(corpus: str, hub: Hub, downloads: Path) -> Path:
         commit, files = list_files(repository, hub.files)
         make_directory(directory)
         with one_at_a_time(directory / ".lock"):
+            if is_fetched(directory):  # by a process that had the lock before
+                return directory
+            listed = {directory / file.path for file in files}
+            here = (path for path in directory.rglob("*") if path.is_file())
+            if others := [
+                path for path in here if path.suffix == ".parquet" and path not in listed
+            ]:
+                raise DataError(f"{others[0]} is not in the Hub's list; remove {directory}")
             size = sum(file.size for file in files) / 1e9
             print(f"{corpus}: fetching {hub.id}, {size:.1f} GB, to {directory}", flush=True)
             download(repository, commit, files, directory)

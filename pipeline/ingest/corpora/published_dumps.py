@@ -34,8 +34,8 @@ class Selected:
     @classmethod
     def named(cls, words: Sequence[str], *, skip_missing: bool = False) -> Selected:
         """words: of --dump: months, or a wiki's dump."""
-        months = ",".join(word for word in words if "/" not in word)
-        dump = " ".join(word for word in words if "/" in word)  # `list_dump` refuses several
+        months = ",".join(word for word in words if word[:1].isdigit())
+        dump = " ".join(word for word in words if not word[:1].isdigit())  # one: `list_dump`
         return cls(months=months, dump=dump, skip_missing=skip_missing)
 
     def corpora(self) -> list[str]:

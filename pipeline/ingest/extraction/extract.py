@@ -304,6 +304,7 @@ def _mark(source: Source, *, as_found: bool = False) -> str:
             "format": source.format,
             "columns": SCHEMA.names,
             "code": format.code,
+            "pages_per_domain": 0,  # of 0.2.0, whose extracted files stay valid
             "file": [source.name, source.size, content_identity(source)],
         }
         # Each key only where it matters, so that others' marks do not change with it.

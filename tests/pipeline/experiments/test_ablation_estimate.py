@@ -70,7 +70,7 @@ def test_all_arms_are_looked_at_before_any_is_prepared(tmp_path: Path) -> None:
     kinds = [line.split()[0].removeprefix("pipeline.") for line in seen]
     assert kinds == ["prepare", "plan", "plan", "prepare", "plan"]
     assert all(" --output " not in line for line in seen)
-    assert seen[0].startswith("pipeline.prepare --input a --run ")
+    assert seen[0].startswith("pipeline.prepare --input a --recipe ")
     assert seen[0].endswith(" --dry-run") and " --tokens 1e9 --cpu" in seen[1]
     assert look(several(tmp_path, "a"), alone="three:0") == seen[3:]
     urls = look(several(tmp_path, "s3://bucket/a"))

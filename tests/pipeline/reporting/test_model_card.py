@@ -161,7 +161,7 @@ def test_the_commands_make_the_same_run(
     assert train[:3] == ["python", "-m", "pipeline.train"]
     monkeypatch.setattr(sys, "argv", train[2:])
     parsed = parse_train()
-    made = read_recipe(parsed.recipe, None, parsed.set).run
+    made = read_recipe(parsed.recipe, parsed.set).run
     assert made == replace(given.run, epochs=0.0)  # steps, as the run resolved them
     assert base_recipe(given.run) == parsed.recipe
     assert parsed.data == [Path("data/shards") / prepared.name]
