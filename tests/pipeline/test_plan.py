@@ -71,7 +71,7 @@ def test_shards_that_are_damaged_or_differ_end_it(
 def test_mistakes_are_one_line(call: Call) -> None:
     sized = "roberta_tiny --tokens 1e6"
     for words, why in {
-        "--tokens 1e6 --cpu": "a recipe's name",
+        "--tokens 1e6 --cpu": "required: RECIPE",
         "roberta_tiny --tokens 5 --cpu": "--tokens 5 is not a size",
         "roberta_tiny --tokens nan --cpu": "--tokens nan is not a size",
         f"{sized} --cpu --nics 2": "--nics belongs to --gpu",

@@ -155,7 +155,6 @@ def unfinished(
 
 def zstd_packed(news: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same in a frame of blocks that are stored as they are, without a checksum."""
-    monkeypatch.setattr("pipeline.ingest.compression.codecs._ZST_BLOCKS", 1)
     monkeypatch.setattr("pipeline.ingest.compression.codecs.READ_BYTES", 1 << 10)
     content, frame = news.read_bytes(), b"\x28\xb5\x2f\xfd\x00\x58"
     starts = range(0, len(content), 1 << 12)

@@ -17,7 +17,7 @@ from tests.pipeline.ingest.dump import page as wiki_page
 from tests.pipeline.ingest.files import put
 from tests.pipeline.ingest.web_archive import articles, members, page, response
 from tests.pipeline.preparing import Prepare, contents
-from tests.pipeline.remote.publishers import Publisher, Request, cut, saying, standing_in
+from tests.pipeline.remote.publishers import Publisher, cut, saying, standing_in
 
 GERMAN = (
     "Der Rat der Stadt hat am Dienstag beschlossen, die alte Brücke über den Winter zu schließen.",
