@@ -903,7 +903,5 @@ NO_ROW = {
     # minutes, or a detail of a feature with a row
     *("--grid", "--dev", "--answer-start", "--bf16", "--scale", "--tune"),
     *("--finetune", "--finetune-seeds"),
-    # will be dropped
-    *("--purge", "--yes"),
 }
 """Options without a row."""
