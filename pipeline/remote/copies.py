@@ -118,32 +118,33 @@ def published_list(
 ) -> Parsed:
     """What `parse` makes of a publisher's list in JSON, which is kept at `path` if `recording`.
 
-    Several processes that ask for it at once use the same one.
-    read: its content, if there is none at `path`. Raises DataError if `parse` raises ValueError,
-    TypeError, KeyError or AttributeError.
+    Several processes that read it at once use the one that is kept first. read: its content, if
+    there is none at `path`. Raises DataError if `parse` raises ValueError, TypeError, KeyError or
+    AttributeError.
     """
-    if recording and not path.exists():
-        make_directory(path.parent)
-        with one_at_a_time(path.with_name(f".{path.name}.lock")):
-            return _published_list(path, read, parse, recording)
-    return _published_list(path, read, parse, recording)
+    if path.exists():
+        return _parsed(path, path.read_bytes, parse, f"remove {path} to read it again")
+    content = read()
+    found = _parsed(path, lambda: content, parse, "run the same command again")
+    if not recording:
+        return found
+    make_directory(path.parent)
+    with one_at_a_time(path.with_name(f".{path.name}.lock")):
+        if not path.exists():
+            write_whole(path, content)
+            return found
+    return published_list(path, read, parse)
 
 
-def _published_list(
-    path: Path, read: Callable[[], bytes], parse: Callable[[Any], Parsed], recording: bool
+def _parsed(
+    path: Path, read: Callable[[], bytes], parse: Callable[[Any], Parsed], remedy: str
 ) -> Parsed:
-    is_kept = path.exists()
     try:
-        if is_kept and path.stat().st_size > MOST_LIST_BYTES:
+        if path.exists() and path.stat().st_size > MOST_LIST_BYTES:
             raise ValueError("too large")
-        content = path.read_bytes() if is_kept else read()
-        found = parse(as_value(content))
+        return parse(as_value(read()))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        remedy = f"remove {path} to read it again" if is_kept else "run the same command again"
         raise DataError(f"{path.name} of {path.parent} is not a list; {remedy}") from error
-    if recording and not is_kept:
-        write_whole(path, content)
-    return found
 
 
 def is_length(value: object) -> bool:
