@@ -149,7 +149,7 @@ def test_mistakes_are_one_line_and_no_requeue(
         # a library that does not exist
         (two, {"TENFOLD_MPI": "pmi2", "MPI4PY_MPIABI": "openmpi"}, alone),
         (two[1:], {"TENFOLD_CORPUS": ""}, "TENFOLD_CORPUS is not set"),
-        (two[1:], {"TENFOLD_CORPUS": "wikipedia", "HF_HUB_OFFLINE": "1"}, "wikipedia --fetch"),
+        (two[1:], {"TENFOLD_CORPUS": "wikipedia"}, "--fetch"),
         (two[1:], {"TENFOLD_PREPARE_ARGS": "--tokenizer /nonexistent"}, "no such directory"),
     ):
         job = cluster.submit(BATCH_FILE, *options, *SMALL, **variables | more)
