@@ -23,7 +23,7 @@ from tests.golden.recording import EXPORTS, FAMILIES, RUNS, SAVED, command
 LAMB = ("--set", "optimizer.kind=lamb", "--set", "optimizer.peak_lr=0.02")
 LAYOUTS = [(ranks, f"zero{stage}") for ranks in (1, 2) for stage in range(4)]
 """Ranks and stage of ZeRO."""
-LAID_OUT = ("roberta", "bert", "electra")
+LAID_OUT = ("roberta", "bert", "albert", "electra", "spanbert", "modernbert")
 """Families that are recorded for every layout."""
 MIXTURE = '[{"corpus": "news", "weight": 3}, {"corpus": "web", "weight": 1}]'
 FROM_LIBRARIES = ("transformers_version", "dtype", "torch_dtype")
